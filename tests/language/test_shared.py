@@ -5,12 +5,14 @@ import tiny
 import torch
 
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.language.compute import attention
+from anygrpo.language.compute import attention, log_probs, passes
 from anygrpo.language.compute import attention_parts as kernels
 from anygrpo.language.compute.attention import shared_attention
 from anygrpo.language.compute.capability import ability
-from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.layout import opening_of, pack
+from anygrpo.language.compute.log_probs import Targets, plain_hidden, shared_hidden
 from anygrpo.language.compute.output_layer import head_of
+from anygrpo.language.compute.passes import forward
 from anygrpo.language.compute.varlen import varlen_attention
 from anygrpo.language.engine import captured, shapes
 from anygrpo.language.engine.group import generate_groups, split
@@ -30,7 +32,35 @@ def test_layout_by_hand():
     assert pack([3], [[2, 2]]).real is None
 
 
-def dense(q, k, v, prompts, rows, scale):
+def test_layout_of_an_opening_by_hand():
+    """The first two tokens of both prompts, then what is left of each, then the rows."""
+    layout = pack([5, 3], [[2, 0], [1]], opening=2)
+    assert [(s.start, s.middle, s.first, s.end) for s in layout.segments] == [(2, 5, 6, 8), (5, 6, 8, 9)]
+    assert layout.positions.tolist() == [0, 1, 2, 3, 4, 2, 5, 6, 3]
+    assert layout.places.tolist() == [[6, 7], [0, 0], [8, 0]]
+    assert (layout.opening, layout.prompt_tokens, layout.row_tokens) == (2, slice(2, 6), slice(6, 9))
+    assert layout.own.q.tolist() == layout.own.k.tolist() == [0, 2, 5, 6, 8, 8, 9]
+    assert (layout.cross.q.tolist(), layout.cross.k.tolist()) == ([0, 2, 3], [0, 3, 4])
+    assert (layout.whole.q.tolist(), layout.whole.k.tolist()) == ([0, 7], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("prompts", "found"),
+    [
+        ([[*range(20), 1], [*range(20), 2, 3]], 20),
+        ([[*range(20)], [*range(30)]], 19),  # one token stays each prompt's own
+        ([[*range(20)], [*range(20)]], 19),
+        ([[*range(30), 7], [*range(18), 40], [*range(25)]], 18),
+        ([[*range(15), 1], [*range(15), 2]], 0),  # too short to be worth it
+        ([[1, *range(30)], [2, *range(30)]], 0),
+        ([[*range(40)]], 0),  # alone, it is computed once as it is
+    ],
+)
+def test_what_all_prompts_begin_with(prompts, found):
+    assert opening_of(prompts) == found
+
+
+def dense(q, k, v, prompts, rows, scale, opening=0):
     """Every row attends to its prompt and its own past, one softmax at a time."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
@@ -41,11 +71,13 @@ def dense(q, k, v, prompts, rows, scale):
         past = torch.ones(s.shape[1:], dtype=torch.bool).tril(s.shape[2] - s.shape[1])
         return s.masked_fill(~past, -1e300).softmax(-1) @ v[:, keys]
 
-    parts, after = [], sum(prompts)
+    begun, at = torch.arange(opening), opening
+    parts, after = [(begun, attend(begun, begun))], opening + sum(prompts) - opening * len(prompts)
     for length, fed in zip(prompts, rows):
-        prompt = torch.arange(at, at + length)
-        parts.append((prompt, attend(prompt, prompt)))
-        at += length
+        rest = torch.arange(at, at + length - opening)
+        prompt = torch.cat([begun, rest])
+        parts.append((rest, attend(rest, prompt)))
+        at += len(rest)
         for n in fed:
             own = torch.arange(after, after + n)
             parts.append((own, attend(own, torch.cat([prompt, own]))))
@@ -64,18 +96,22 @@ class WideLanes(kernels.CpuFlash):
     "kernel", [kernels.CpuFlash(), kernels.Written(), WideLanes()], ids=["fused", "written", "wide"]
 )
 @pytest.mark.parametrize(
-    ("prompts", "rows"),
-    [([5, 7], [[3, 0, 4], [2]]), ([4], [[3, 3]]), ([6, 3], [[0], [0, 0]]), ([4], [[]]), ([1], [[1, 9]])],
-)
-def test_attention_and_its_gradients_are_exact(kernel, prompts, rows, monkeypatch):
+    ("prompts", "rows", "opening"),
+    [
+        *[([5, 7], [[3, 0, 4], [2]], n) for n in (0, 1, 4)],
+        ([4], [[3, 3]], 0), ([6, 3], [[0], [0, 0]], 0), ([6, 3, 9], [[0], [0, 0], [5]], 2), ([4], [[]], 0),
+        ([4, 5], [[], []], 3), ([1], [[1, 9]], 0),
+    ],
+)  # fmt: skip
+def test_attention_and_its_gradients_are_exact(kernel, prompts, rows, opening, monkeypatch):
     monkeypatch.setattr(attention, "kernel_for", lambda q: kernel)
     torch.manual_seed(0)
-    layout = pack(prompts, rows)
+    layout = pack(prompts, rows, opening=opening)
     for dtype, tolerance in ((torch.float64, 1e-13), (torch.float32, 2e-6)):
         q, k, v = (torch.randn(h, layout.tokens, 8, dtype=torch.float64).to(dtype).requires_grad_() for h in (4, 2, 2))
         ours = shared_attention(q, k, v, layout, 0.3)
         oracle = [x.detach().double().requires_grad_() for x in (q, k, v)]
-        theirs = dense(*oracle, prompts, rows, 0.3)
+        theirs = dense(*oracle, prompts, rows, 0.3, opening)
         direction = torch.randn_like(theirs)
         torch.testing.assert_close(ours.double(), theirs, atol=tolerance, rtol=0)
         for a, b in zip(
@@ -116,16 +152,20 @@ class OneByOne:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "rows"),
-    [([5, 7], [[3, 0, 4], [2]]), ([4], [[3, 3]]), ([6, 3], [[0], [0, 0]]), ([4], [[]]), ([3, 2, 4], [[2], [], [1, 5]])],
-)
-def test_two_calls_of_variable_length_attention_are_exact(prompts, rows):
+    ("prompts", "rows", "opening"),
+    [
+        *[([5, 7], [[3, 0, 4], [2]], n) for n in (0, 3)],
+        ([4], [[3, 3]], 0), ([6, 3], [[0], [0, 0]], 0), ([6, 3], [[0], [0, 0]], 2), ([4], [[]], 0),
+        ([4, 5], [[], []], 3), ([3, 2, 4], [[2], [], [1, 5]], 0), ([3, 2, 4], [[2], [], [1, 5]], 1),
+    ],
+)  # fmt: skip
+def test_calls_of_variable_length_attention_are_exact(prompts, rows, opening):
     """The path of half precision on a GPU, its kernel replaced by the formula; bench/gpu_check.py tries the kernel."""
     torch.manual_seed(0)
-    layout = pack(prompts, rows)
+    layout = pack(prompts, rows, opening=opening)
     q, k, v = (torch.randn(layout.tokens, h, 8, dtype=torch.float64, requires_grad=True) for h in (4, 2, 2))
     ours = varlen_attention(q, k, v, layout, 0.3, OneByOne())
-    theirs = dense(*(x.transpose(0, 1) for x in (q, k, v)), prompts, rows, 0.3).transpose(0, 1)
+    theirs = dense(*(x.transpose(0, 1) for x in (q, k, v)), prompts, rows, 0.3, opening).transpose(0, 1)
     torch.testing.assert_close(ours, theirs, atol=1e-13, rtol=0)
     direction = torch.randn_like(theirs)
     for a, b in zip(*(torch.autograd.grad(out, (q, k, v), direction) for out in (ours, theirs))):
@@ -169,6 +209,49 @@ def test_group_decoding_is_plain_decoding(kind):
         assert torch.equal(ours.chosen, plain.chosen)
         assert torch.equal(ours.ended, plain.ended)
         torch.testing.assert_close(ours.log_probs, plain.log_probs, atol=1e-5, rtol=0)
+
+
+OPENED = [[*range(5, 25), 3], [*range(5, 25), 7, 9, 4], [*range(5, 24), 8]]
+"""Three prompts that begin with the same 19 tokens."""
+
+
+@pytest.mark.parametrize("kind", tiny.SHARING)
+def test_an_opening_of_all_prompts_is_computed_once_and_changes_nothing(kind, monkeypatch):
+    model = tiny.model(kind)
+    assert ability(model, "auto").shared
+    head, seen = head_of(model, False), []
+    noted = lambda *given: seen.append(len(given[1])) or forward(*given)  # noqa: E731
+    monkeypatch.setattr(passes, "forward", noted)
+    for sampling in (settings(), settings(greedy=True), settings(rows=8)):
+        ours = generate_groups(model, head, OPENED, 4, sampling, seed=3)
+        plain = generate_plain(model, head, OPENED, 4, sampling, seed=3)
+        assert torch.equal(ours.ids, plain.ids)
+        torch.testing.assert_close(ours.log_probs, plain.log_probs, atol=1e-5, rtol=0)
+    assert seen == [19 + 2 + 4 + 1] * 2 + [20 + 1 + 3, 20]  # parts of two prompts and of one
+
+
+def test_an_opening_in_the_training_pass_changes_neither_states_nor_gradients(monkeypatch):
+    model = tiny.model("qwen2")
+    assert ability(model, "auto").shared
+    lengths = torch.tensor([len(ids) for ids in OPENED]).repeat_interleave(2)
+    padded = torch.tensor([ids + [0] * (23 - len(ids)) for ids in OPENED]).repeat_interleave(2, 0)
+    torch.manual_seed(0)
+    samples = {
+        "prompt_ids": padded, "prompt_lengths": lengths, "group": torch.arange(3).repeat_interleave(2),
+        "completion_ids": torch.randint(2, 30, (6, 5)), "completion_lengths": torch.tensor([5, 1, 3, 4, 2, 5]),
+    }  # fmt: skip
+    targets = Targets.of(samples, slice(None))
+    weights, seen = [p for p in model.parameters() if p.requires_grad], []
+    noted = lambda *given: seen.append(len(given[1])) or forward(*given)  # noqa: E731
+    monkeypatch.setattr(log_probs, "forward", noted)
+    shared, plain = (f(model, samples, targets) for f in (shared_hidden, plain_hidden))
+    assert seen == [19 + 2 + 4 + 1 + (4 + 0 + 2 + 3 + 1 + 4)]
+    torch.testing.assert_close(shared, plain, atol=1e-5, rtol=0)
+    direction = torch.randn_like(plain)
+    for a, b in zip(*(torch.autograd.grad(x, weights, direction, allow_unused=True) for x in (shared, plain))):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [None, 4, 8])

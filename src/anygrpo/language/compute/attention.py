@@ -1,7 +1,7 @@
 """Attention over a packed sequence whose groups share their prompt, exact in value and gradient.
 
 A completion token attends to the group's prompt (one matrix product for all rows of the group) and to its own row's
-past; the two softmaxes are joined by their log-normalisers. The backward of each part uses the *joined* output and
+past; the two softmaxes are joined by their log-normalisers. An opening that all prompts share is one more such part. The backward of each part uses the *joined* output and
 normaliser, which makes each part's gradient exact (as in ring attention), so the fused kernels of torch serve both ways
 and no attention matrix is ever stored.
 """
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from anygrpo.language.compute.attention_parts import Kernel, kernel_for
-from anygrpo.language.compute.layout import Layout, pack
+from anygrpo.language.compute.layout import Layout, Segment, pack
 from anygrpo.language.compute.varlen import fits, varlen_attention
 
 log = logging.getLogger("anygrpo")
@@ -111,7 +111,7 @@ def shared_attention(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: flo
 def _varlen_works(device: torch.device, dtype: torch.dtype, heads: int, key_heads: int, size: int) -> bool:
     """Whether variable-length attention gives on this device what `shared_attention` gives, gradients included."""
     generator = torch.Generator().manual_seed(0)
-    layout = pack([5, 3], [[4, 2], [3]], device)
+    layout = pack([7, 5], [[4, 2], [3]], device, opening=2)
     make = lambda n: torch.randn(n, layout.tokens, size, generator=generator).to(device, dtype).requires_grad_()  # noqa: E731
     given = (make(heads), make(key_heads), make(key_heads))
     turned = lambda x: x.transpose(0, 1)  # noqa: E731
@@ -140,6 +140,9 @@ class _SharedAttention(torch.autograd.Function):
         for s in layout.segments:
             if s.end > s.first:
                 _join_prefix(kernel, q, k, v, s, scale, out, lse)
+        if layout.opening:
+            _prompt_part(kernel, q, k, v, _opening(layout), scale, out, lse)
+            _join_prefix(kernel, q, k, v, _opening(layout), scale, out, lse)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.layout, ctx.scale, ctx.kernel = layout, scale, kernel
         return out
@@ -154,8 +157,16 @@ class _SharedAttention(torch.autograd.Function):
             _prompt_grad(kernel, grad, q, k, v, out, lse, s, scale, (dq, dk, dv))
             if s.end > s.first:
                 _prefix_grad(kernel, grad, q, k, v, out, lse, s, scale, (dq, dk, dv))
+        if layout.opening:
+            _prompt_grad(kernel, grad, q, k, v, out, lse, _opening(layout), scale, (dq, dk, dv))
+            _prefix_grad(kernel, grad, q, k, v, out, lse, _opening(layout), scale, (dq, dk, dv))
         _own_grad(kernel, grad, q, k, v, out, lse, layout, scale, (dq, dk, dv))
         return dq, dk, dv, None, None
+
+
+def _opening(layout: Layout) -> Segment:
+    """What all prompts begin with, as a group whose rows are all that follows."""
+    return Segment(0, layout.opening, layout.opening, layout.tokens)
 
 
 def _widen(x: Tensor, heads: int) -> Tensor:

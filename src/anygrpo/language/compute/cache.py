@@ -48,14 +48,17 @@ class GroupCache:
         self.first, self.count, self.order = self._extents()
 
     @staticmethod
-    def of(kept: list[tuple[Tensor, Tensor]], lengths: list[int], rows: list[int], width: int) -> GroupCache:
+    def of(
+        kept: list[tuple[Tensor, Tensor]], lengths: list[int], rows: list[int], width: int, opening: int = 0
+    ) -> GroupCache:
         """From the keys and values [KV, N, D] of packed prompts, a layer each.
 
         Args:
             lengths: tokens of each prompt. rows: rows of each prompt. width: T, completion tokens at most.
+            opening: the first so many packed tokens are the beginning of every prompt.
         """
         k = kept[0][0]
-        index = _padded(lengths, k.device)
+        index = _padded(lengths, k.device, opening)
         prompt_k = [_pad(keys, index) for keys, _ in kept]
         prompt_v = [_pad(values, index) for _, values in kept]
         count = torch.tensor(rows, device=k.device)
@@ -116,11 +119,12 @@ class GroupCache:
         self._place()
 
 
-def _padded(lengths: list[int], device: torch.device) -> Tensor:
+def _padded(lengths: list[int], device: torch.device, opening: int = 0) -> Tensor:
     """[P, longest] packed index of each prompt's tokens, its last one repeated to the end."""
     size = torch.tensor(lengths)
     within = torch.arange(int(size.max()))[None].minimum(size[:, None] - 1)
-    return ((size.cumsum(0) - size)[:, None] + within).to(device)
+    own = size - opening
+    return torch.where(within < opening, within, (own.cumsum(0) - own)[:, None] + within).to(device)
 
 
 def _pad(x: Tensor, index: Tensor) -> Tensor:

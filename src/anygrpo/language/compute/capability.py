@@ -92,7 +92,7 @@ def _difference(model: nn.Module, tokens: Tensor | None) -> float:
     ids = torch.randint(0, size, (9,), generator=torch.Generator().manual_seed(0)).to(device)
     ids = ids if tokens is None else tokens[:9]
     prompt, rows = ids[:4], [ids[4:7], ids[7:9]]
-    packed = pack([4], [[3, 2]], device)
+    packed = pack([4], [[3, 2]], device, opening=2)
     ours = forward(model, ids, packed.positions, Packed(packed))
     decoded = _decoded(model, prompt, torch.stack([ids[4], ids[7]]))
     worst, scale, at = 0.0, 0.0, 4

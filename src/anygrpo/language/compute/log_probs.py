@@ -11,7 +11,7 @@ from anygrpo.core.tree import Tree
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.capability import Ability
 from anygrpo.language.compute.head import Head
-from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.layout import opening_of, pack
 from anygrpo.language.compute.output_layer import HeadForm
 from anygrpo.language.compute.passes import forward
 from anygrpo.language.compute.paths import Paths
@@ -102,12 +102,17 @@ def even_hidden(model: nn.Module, samples: Tree, targets: Targets, paths: Paths)
 
 
 def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
-    """[m, H] with each group's prompt computed once and nothing padded. Rows may come in any order."""
+    """[m, H] with each group's prompt computed once, an opening that all of them share too, and nothing padded. Rows may
+    come in any order."""
     lengths, device = RowLengths.of(samples), samples["prompt_ids"].device
     groups = lengths.groups()
     fed = [[max(lengths.completion[i] - 1, 0) for i in members] for members in groups]
-    layout = pack([lengths.prompt[members[0]] for members in groups], fed, device)
-    pieces = [samples["prompt_ids"][rows[0], : s.middle - s.start] for rows, s in zip(groups, layout.segments)]
+    firsts = [members[0] for members in groups]
+    sizes = [lengths.prompt[i] for i in firsts]
+    prompts = samples["prompt_ids"][firsts]
+    opening = opening_of([ids[:n] for ids, n in zip(prompts.tolist(), sizes)])
+    layout = pack(sizes, fed, device, opening)
+    pieces = [prompts[0, :opening], *(ids[opening:n] for ids, n in zip(prompts, sizes))]
     before = [0] * len(lengths.group)  # packed index of the state that predicts a row's first completion token,
     after = [0] * len(lengths.group)  # and of the one that predicts its second; the others follow
     for members, counts, segment in zip(groups, fed, layout.segments):

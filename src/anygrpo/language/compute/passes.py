@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.bodies import body_of
 from anygrpo.language.compute.cache import GroupCache
-from anygrpo.language.compute.layout import pack
+from anygrpo.language.compute.layout import opening_of, pack
 from anygrpo.language.routers import widened
 
 
@@ -22,11 +22,13 @@ def prefill(model: nn.Module, prompts: list[list[int]], rows: list[int], width: 
     """
     device = next(model.parameters()).device
     lengths = [len(ids) for ids in prompts]
-    packed = Packed(pack(lengths, [[] for _ in prompts], device), keep=True)
-    ids = torch.tensor([i for prompt in prompts for i in prompt], device=device)
+    opening = opening_of(prompts)
+    packed = Packed(pack(lengths, [[] for _ in prompts], device, opening), keep=True)
+    own = [i for prompt in prompts for i in prompt[opening:]]
+    ids = torch.tensor(prompts[0][:opening] + own, device=device)
     hidden = forward(model, ids, packed.layout.positions, packed)
     assert packed.kept is not None
-    cache = GroupCache.of(packed.kept, lengths, rows, width)
+    cache = GroupCache.of(packed.kept, lengths, rows, width, opening)
     last = torch.tensor([s.middle - 1 for s in packed.layout.segments], device=device)
     return cache, hidden[last][cache.prompt_of]
 

@@ -1,7 +1,7 @@
-"""Shared-prompt attention in two calls of variable-length flash attention, for half precision on a GPU.
+"""Shared-prompt attention in two or three calls of variable-length flash attention, for half precision on a GPU.
 
 One call for all that attends causally to its own past, prompts and rows alike: they lie end to end in the packed
-sequence. One for the rows of each group and its prompt. The kernel itself knows query heads that share a key head, so
+sequence. One for the rows of each group and its prompt; one more where all prompts share an opening. The kernel itself knows query heads that share a key head, so
 nothing is gathered row by row or repeated, and little is launched: what a small model's pass on a GPU waits for.
 """
 
@@ -67,13 +67,20 @@ def varlen_attention(q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: flo
     return _Varlen.apply(q, k, v, layout, scale, kernel)
 
 
+def _joined(layout: Layout) -> list[tuple[slice, slice, Spans]]:
+    """(queries, keys, spans) of each part beside a token's own past: its prompt, and what all prompts begin with."""
+    parts = [(layout.row_tokens, layout.prompt_tokens, layout.cross)] if layout.cross.longest_q else []
+    if layout.opening:
+        parts.append((slice(layout.opening, layout.tokens), slice(0, layout.opening), layout.whole))
+    return parts
+
+
 class _Varlen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: Layout, scale: float, kernel: Kernel) -> Tensor:
         out, lse = kernel.forward(q, k, v, layout.own, True, scale)
-        rows, prompts = layout.row_tokens, layout.prompt_tokens
-        if layout.cross.longest_q:
-            o, l = kernel.forward(q[rows], k[prompts], v[prompts], layout.cross, False, scale)  # noqa: E741
+        for rows, prompts, spans in _joined(layout):
+            o, l = kernel.forward(q[rows], k[prompts], v[prompts], spans, False, scale)  # noqa: E741
             own = lse[:, rows]
             both = torch.logaddexp(l, own)
             share = (own - both).exp_().t()[..., None]
@@ -89,10 +96,9 @@ class _Varlen(torch.autograd.Function):
         layout, scale, kernel = ctx.layout, ctx.scale, ctx.kernel
         grad = grad.contiguous()
         dq, dk, dv = kernel.backward(grad, q, k, v, out, lse, layout.own, True, scale)
-        rows, prompts = layout.row_tokens, layout.prompt_tokens
-        if layout.cross.longest_q:
+        for rows, prompts, spans in _joined(layout):
             more = kernel.backward(
-                grad[rows], q[rows], k[prompts], v[prompts], out[rows], lse[:, rows], layout.cross, False, scale
+                grad[rows], q[rows], k[prompts], v[prompts], out[rows], lse[:, rows], spans, False, scale
             )
             for total, at, part in zip((dq, dk, dv), (rows, prompts, prompts), more):
                 total[at] += part
