@@ -2,7 +2,8 @@
 
     opening | prompt 0 | prompt 1 | ... | row 0 | row 1 | ... | row 4 | row 5 | ...
 
-The opening is what all prompts begin with (a system prompt, worked examples), where that is long: it too is there once.
+The opening is what all prompts begin with (a system prompt, worked examples), where that is long: it too is there
+once.
 
 No padding: the linear layers of the model see exactly the tokens that are needed. A row's last completion token is left
 out, since it predicts nothing. All prompts lie together, and all rows, so that attention takes either without a copy.

@@ -1,8 +1,9 @@
 """Shared-prompt attention in two or three calls of variable-length flash attention, for half precision on a GPU.
 
 One call for all that attends causally to its own past, prompts and rows alike: they lie end to end in the packed
-sequence. One for the rows of each group and its prompt; one more where all prompts share an opening. The kernel itself knows query heads that share a key head, so
-nothing is gathered row by row or repeated, and little is launched: what a small model's pass on a GPU waits for.
+sequence. One for the rows of each group and its prompt; one more where all prompts share an opening. The kernel itself
+knows query heads that share a key head, so nothing is gathered row by row or repeated, and little is launched: what a
+small model's pass on a GPU waits for.
 """
 
 # pyright: reportIncompatibleMethodOverride=false
