@@ -1,9 +1,9 @@
 """Attention over a packed sequence whose groups share their prompt, exact in value and gradient.
 
 A completion token attends to the group's prompt (one matrix product for all rows of the group) and to its own row's
-past; the two softmaxes are joined by their log-normalisers. An opening that all prompts share is one more such part. The
-backward of each part uses the *joined* output and normaliser, which makes each part's gradient exact (as in ring attention), so the fused kernels of torch serve both ways
-and no attention matrix is ever stored.
+past; the two softmaxes are joined by their log-normalisers. An opening that all prompts share is one more such part.
+The backward of each part uses the *joined* output and normaliser, which makes each part's gradient exact (as in ring
+attention), so the fused kernels of torch serve both ways and no attention matrix is ever stored.
 """
 
 # pyright: reportCallIssue=false, reportIncompatibleMethodOverride=false

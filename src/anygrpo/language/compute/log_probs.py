@@ -102,8 +102,8 @@ def even_hidden(model: nn.Module, samples: Tree, targets: Targets, paths: Paths)
 
 
 def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
-    """[m, H] with each group's prompt computed once, an opening that all of them share too, and nothing padded. Rows may
-    come in any order."""
+    """[m, H] with each group's prompt computed once, an opening that all share too, and nothing padded. Rows may come
+    in any order."""
     lengths, device = RowLengths.of(samples), samples["prompt_ids"].device
     groups = lengths.groups()
     fed = [[max(lengths.completion[i] - 1, 0) for i in members] for members in groups]
