@@ -69,6 +69,30 @@ def english_alone(source: str, errors: tuple[str, ...] = ERRORS) -> list[str]:
     return list(found.values())
 
 
+def shown_in_chinese(function: ast.AST, names: dict[str, list[ast.expr]]) -> Iterator[tuple[int, str]]:
+    """line, plain string: of what the Chinese of a `Text` fills in, and of what border's errors are told."""
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1):
+            continue
+        shown: list[ast.expr] = []
+        if node.func.id == "Text":
+            shown = [n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.FormattedValue)]
+        elif node.func.id == "wrong":  # (whose, method, found, wanted)
+            shown = node.args[2:]
+        yield from ((node.lineno, text) for one in shown for text in literals(one, names))
+
+
+def half_chinese(source: str) -> list[str]:
+    """ "line: text" of English that stands inside Chinese: a fragment filled into both languages."""
+    tree, found = ast.parse(source), {}
+    for function in [tree, *(node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda)))]:
+        for line, text in shown_in_chinese(function, assigned(tree) | assigned(function)):
+            words = re.search(r"[a-z]{2,} [a-z]{2,}", text)  # one word may be a setting's or a method's
+            if words and prose(text) and not re.search(r"[\u4e00-\u9fff]", text):
+                found[line, text] = f"{line}: {text}"
+    return list(found.values())
+
+
 def test_no_error_is_said_in_english_alone():
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -91,6 +115,14 @@ def test_no_check_of_a_setting_is_said_in_english_alone():
     assert seen > 60
 
 
+def test_no_english_stands_inside_chinese():
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if lines := half_chinese(path.read_text("utf-8")):
+            found[path.relative_to(SOURCE).as_posix()] = lines
+    assert found == {}
+
+
 def test_the_check_sees_what_it_is_for():
     both = 'raise ConfigError(Text("it is wrong", "错"), Text("mend it", "请修正"))'
     assert english_alone(both) == []
@@ -102,3 +134,8 @@ def test_the_check_sees_what_it_is_for():
     assert english_alone('CURES = {1: "copy it again"}\nraise DataError(said, CURES[n])') == ["2: copy it again"]
     assert english_alone('raise DataError(said, "pip install pyarrow")') == []
     assert english_alone('raise DataError(said, "beta = 0")') == []
+    both = 'def f():\n    why = "has no place"\n    raise DataError(Text(f"x {why}", f"甲 {why}"), cure)'
+    assert half_chinese(both) == ["3: has no place"]
+    assert half_chinese('wrong(policy, "sample", f"log_probs {x}", "a mask of bool")') == ["1: a mask of bool"]
+    assert half_chinese('wrong(policy, "sample", f"log_probs {x}", Text("a mask of bool", "布尔"))') == []
+    assert half_chinese('kind = "float"\nraise DataError(Text(f"a {kind}", f"{kind} 张量"), cure)') == []

@@ -38,7 +38,7 @@ FAULTS = {
         "        return Rollout.of(x, r.log_probs, r.mask)",
         r"Own\.sample returned samples\['x'\] \[3, 2, 5\]",
     ),
-    "sample returns no rollout": ("def sample(self, p, g, s): return 1", r"Own\.sample returned a int"),
+    "sample returns no rollout": ("def sample(self, p, g, s): return 1", r"Own\.sample returned an int"),
     "sample raises": (
         "def sample(self, p, g, s): return p[0]['y']",
         r"Own\.sample raised KeyError: 'y' \(own\.py:\d+\)",
@@ -187,20 +187,29 @@ doctor = {{ mode = "off" }}
     return ["train", str(path), "--folder", str(folder / "run"), "--quiet"]
 
 
-@pytest.mark.parametrize(("own", "message"), FAULTS.values(), ids=FAULTS)
-def test_a_policys_fault_is_named(tmp_path, capsys, own, message):
-    assert main(recipe(tmp_path, own)) == 2
+def named(arguments: list[str], message: str, capsys, monkeypatch) -> None:
+    """The command ends with 2 and says this; in Chinese no English words stand beside the user's names."""
+    assert main(arguments) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "internal error" not in said
     assert re.search(message, said), said
+    monkeypatch.setenv("ANYGRPO_LANG", "zh")
+    assert main(arguments) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    theirs = r"抛出 .*?(?= ->)|不能调用：.*?(?= ->)|class \w+|def \w+"  # what Python itself says, and code
+    own = re.sub(theirs, "", said)
+    assert re.search(r"[\u4e00-\u9fff]", own)
+    assert not re.search(r"(?<![\w./:'])[a-z]{2,} [a-z]{2,}\b", own), said
+
+
+@pytest.mark.parametrize(("own", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_policys_fault_is_named(tmp_path, capsys, monkeypatch, own, message):
+    named(recipe(tmp_path, own), message, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(("mine", "message"), TASK_FAULTS.values(), ids=TASK_FAULTS)
-def test_a_tasks_fault_is_named(tmp_path, capsys, mine, message):
-    assert main(recipe(tmp_path, mine=mine)) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "internal error" not in said
-    assert re.search(message, said), said
+def test_a_tasks_fault_is_named(tmp_path, capsys, monkeypatch, mine, message):
+    named(recipe(tmp_path, mine=mine), message, capsys, monkeypatch)
 
 
 def test_a_decision_scored_otherwise_alone_than_among_all_is_named():

@@ -48,11 +48,15 @@ class Worker:
             )
         missing = [p for p in packages if not self._finds(p)]
         if missing:
-            where = "here" if self.python == sys.executable else f"in the environment of {self.python}"
+            where = (
+                Text("here", "本环境")
+                if self.python == sys.executable
+                else Text(f"in {self.python}'s environment", f"{self.python} 的环境")
+            )
             raise DataError(
                 Text(
-                    f"the peer {self.name} needs {' and '.join(missing)}, not installed {where}",
-                    f"对照方 {self.name} 需要 {'、'.join(missing)}，但没有安装（{where}）",
+                    f"the peer {self.name} needs {' and '.join(missing)}, not installed {where.en}",
+                    f"对照方 {self.name} 需要 {'、'.join(missing)}，但没有安装（{where.zh}）",
                 ),
                 install,
             )

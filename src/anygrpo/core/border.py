@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.tree import Shared, Tree, tree_map
-from anygrpo.core.user_code import describe
+from anygrpo.core.user_code import describe, described
 from anygrpo.errors import AnygrpoError, ConfigError
-from anygrpo.spoken import Text, said
+from anygrpo.spoken import NOTHING, Text, said
 
 _P, _G = 2, 3
 """Prompts and group of the trial: different sizes, so that swapped axes are seen."""
@@ -25,6 +25,7 @@ _SLICE = 0.05
 """Nats that a decision's log-prob may differ by between slices; half precision makes a tenth of it."""
 
 _NOT_FINITE = Text("log_probs that are not finite where mask is True", "log_probs，其中 mask 为 True 处不是有限数")
+_WHOLE = Text("a whole number above 0", "大于 0 的整数")
 _LOG_PROB = Text("a log-probability of each decision", "每个决策的对数概率")
 
 
@@ -75,13 +76,10 @@ def called(by: Any, method: str, *arguments: Any) -> Any:
     except AnygrpoError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            Text(
-                f"{type(by).__name__}.{method} raised {describe(error)}",
-                f"{type(by).__name__}.{method} 抛出 {describe(error)}",
-            ),
-            Text("mend it", "请修正"),
-        ) from error
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        what = describe(error) if inside else described(error)  # it could not even be called: no line of theirs
+        name = f"{type(by).__name__}.{method}"
+        raise ConfigError(Text(f"{name} raised {what}", f"{name} 抛出 {what}"), Text("mend it", "请修正")) from error
 
 
 def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
@@ -133,16 +131,21 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
 def check_attributes(policy: Policy) -> None:
     """Raises: ConfigError where an attribute that the loop reads is of another type than `Policy` says."""
     wanted = (
-        ("clip", lambda x: isinstance(x, ClipDefaults), "an anygrpo ClipDefaults(low, high)"),
-        ("time_chunk", lambda x: x is None or (isinstance(x, int) and x > 0), "None or a whole number above 0"),
-        ("block_rows", lambda x: isinstance(x, int) and x > 0, "a whole number above 0"),
-        ("provides", lambda x: isinstance(x, (set, frozenset)), "a frozenset of names"),
+        (
+            "clip",
+            lambda x: isinstance(x, ClipDefaults),
+            Text("an anygrpo ClipDefaults(low, high)", "anygrpo 的 ClipDefaults(low, high)"),
+        ),
+        ("time_chunk", lambda x: x is None or (isinstance(x, int) and x > 0), Text("None or ", "None 或") + _WHOLE),
+        ("block_rows", lambda x: isinstance(x, int) and x > 0, _WHOLE),
+        ("provides", lambda x: isinstance(x, (set, frozenset)), Text("a frozenset of names", "名称的 frozenset")),
     )
     for name, right, what in wanted:
         if not right(found := getattr(policy, name)):
             place = f"{type(policy).__name__}.{name}"
             raise ConfigError(
-                Text(f"{place} is {found!r}", f"{place} 是 {found!r}"), Text(f"it has to be {what}", f"应当是 {what}")
+                Text(f"{place} is {found!r}", f"{place} 是 {found!r}"),
+                Text("it has to be ", "应当是 ") + what,
             )
 
 
@@ -167,30 +170,33 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
     _type(policy, method, rollout, Rollout)
     p, g = shape
     for name in ("log_probs", "mask", "rewards", "valid", "ended", "version"):
-        _type(policy, method, getattr(rollout, name), Tensor, f"{name} as ")
+        _type(policy, method, getattr(rollout, name), Tensor, name)
     found = tuple(rollout.log_probs.shape)
     if len(found) != 3 or found[:2] != shape:
-        swapped = "; prompts and group are swapped" if found[:2] == (g, p) else ""
-        wrong(policy, method, f"log_probs {list(found)}{swapped}", f"[P, G, T] = [{p}, {g}, T]")
+        what = Text(f"log_probs {list(found)}", f"log_probs {list(found)}")
+        swapped = Text("; prompts and group are swapped", "；提示与组互换了") if found[:2] == (g, p) else NOTHING
+        wrong(policy, method, what + swapped, f"[P, G, T] = [{p}, {g}, T]")
     if tuple(rollout.mask.shape) != found:
-        wrong(policy, method, f"mask {list(rollout.mask.shape)}", f"{list(found)}, as log_probs")
+        like = Text(f"{list(found)}, as log_probs", f"{list(found)}，与 log_probs 相同")
+        wrong(policy, method, f"mask {list(rollout.mask.shape)}", like)
     if not rollout.log_probs.is_floating_point() or rollout.mask.dtype != torch.bool:
-        dtypes = f"log_probs of {rollout.log_probs.dtype} and mask of {rollout.mask.dtype}"
-        wrong(policy, method, dtypes, "log_probs of float32 and a mask of bool")
-    if not bool(torch.isfinite(rollout.log_probs[rollout.mask]).all()):
+        dtypes = (rollout.log_probs.dtype, rollout.mask.dtype)
+        found = Text("log_probs of {} and mask of {}".format(*dtypes), "{} 的 log_probs 与 {} 的 mask".format(*dtypes))
         wrong(
             policy,
             method,
-            _NOT_FINITE,
-            _LOG_PROB,
+            found,
+            Text("log_probs of float32 and a mask of bool", "float32 的 log_probs 与 bool 的 mask"),
         )
+    if not bool(torch.isfinite(rollout.log_probs[rollout.mask]).all()):
+        wrong(policy, method, _NOT_FINITE, _LOG_PROB)
     for name in ("rewards", "valid", "ended", "version"):
         size = tuple(getattr(rollout, name).shape)
         if size != shape and (name != "version" or size != found):  # a version may be each decision's
             wrong(policy, method, f"{name} {list(size)}", f"[P, G] = [{p}, {g}]")
     for name in ("valid", "ended"):
         if (dtype := getattr(rollout, name).dtype) != torch.bool:
-            wrong(policy, method, f"{name} of {dtype}", f"bool, [P, G] = [{p}, {g}]")
+            wrong(policy, method, Text(f"{name} of {dtype}", f"{dtype} 的 {name}"), f"bool, [P, G] = [{p}, {g}]")
     for name, leaf in _leaves(rollout.samples):
         if tuple(leaf.shape[:2]) != shape:
             wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
@@ -210,17 +216,18 @@ def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where it is no Evaluation of `shape` [n, t]."""
     _type(policy, "evaluate", made, Evaluation)
     n, t = shape
-    _type(policy, "evaluate", made.log_probs, Tensor, "log_probs as ")
-    _type(policy, "evaluate", made.losses, dict, "losses as ")
+    _type(policy, "evaluate", made.log_probs, Tensor, "log_probs")
+    _type(policy, "evaluate", made.losses, dict, "losses")
     for name in ("log_probs", "entropy", "kl"):
         value = getattr(made, name)
         if value is not None:
-            _type(policy, "evaluate", value, Tensor, f"{name} as ")
+            _type(policy, "evaluate", value, Tensor, name)
         if value is not None and tuple(value.shape) != shape:
-            found = f"{name} {list(value.shape)} for {n} rows and a slice of {t}"
+            shape_found = f"{name} {list(value.shape)}"
+            found = Text(f"{shape_found} for {n} rows and a slice of {t}", f"{shape_found}（{n} 行，{t} 个决策的切片）")
             wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
     for name, value in made.losses.items():
-        _type(policy, "evaluate", value, Tensor, f"losses[{name!r}] as ")
+        _type(policy, "evaluate", value, Tensor, f"losses[{name!r}]")
         if tuple(value.shape) != (n,):
             wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
 
@@ -231,8 +238,15 @@ def check_slice(policy: Policy, whole: Evaluation, part: Evaluation, first: int,
     a, b = whole.log_probs[:, first].float(), part.log_probs[:, 0].float()
     gap = float(torch.where(mask[:, first].to(a.device), (a - b).abs(), 0.0).max())
     if not gap <= _SLICE:
-        what = f"decision {first} alone scored {gap:.3g} nats apart from decision {first} among all"
-        wrong(policy, "evaluate", what, "a function of rows and decision: `times` says which decisions are asked for")
+        what = Text(
+            f"decision {first} alone scored {gap:.3g} nats apart from decision {first} among all",
+            f"决策 {first}：单独评分与在全体中评分相差 {gap:.3g} nat",
+        )
+        by = Text(
+            "a function of rows and decision: `times` says which decisions are asked for",
+            "只取决于行与决策：`times` 指明要哪些决策",
+        )
+        wrong(policy, "evaluate", what, by)
 
 
 def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None:
@@ -262,14 +276,17 @@ def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
 
 def _type(by: Any, method: str, found: Any, wanted: type, what: str = "") -> None:
     if not isinstance(found, wanted):
-        name = f"a {wanted.__name__}" if wanted in (Tensor, dict) else f"an anygrpo.{wanted.__name__}"
-        wrong(by, method, Text(what, what.replace(" as ", " 为 ")) + a_kind(found), name)
+        named = wanted.__name__ if wanted in (Tensor, dict) else f"anygrpo.{wanted.__name__}"
+        wrong(by, method, (Text(f"{what} as ", f"{what} 为") if what else NOTHING) + a_kind(found), _named(named))
 
 
 def a_kind(value: Any) -> Text:
     """ "a list"."""
-    name = type(value).__name__
-    return Text(f"a {name}", f"一个 {name}")
+    return _named(type(value).__name__)
+
+
+def _named(name: str) -> Text:
+    return Text(f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}", f"一个 {name}")
 
 
 def wrong(by: Any, method: str, found: str | Text, wanted: str | Text) -> None:

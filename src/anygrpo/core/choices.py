@@ -24,7 +24,7 @@ from anygrpo.errors import ConfigError, suggestion
 from anygrpo.families import resolve
 from anygrpo.recipe.algorithm import AlgorithmConfig
 from anygrpo.recipe.section import Schedule, Section, UserFunction, is_user_code
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, said
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,22 @@ def _own(kind: str, choice: UserFunction) -> Chosen:
     return Chosen(name, made, None, whole, idle_at_zero=False)
 
 
-def _tensor(spec: str, value: Any, wanted: Any, like: str) -> Tensor:
+def _tensor(spec: str, value: Any, wanted: Any, like: str | Text) -> Tensor:
     """`value`, a tensor of the wanted shape.
 
     Raises:
         ConfigError: it is not.
     """
     if not isinstance(value, Tensor) or value.shape != torch.Size(wanted):
-        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        name = type(value).__name__
+        found = (
+            Text(f"shape {tuple(value.shape)}", f"形状 {tuple(value.shape)}")
+            if isinstance(value, Tensor)
+            else Text(name, name)
+        )
+        like = said(like)
         raise ConfigError(
-            Text(f"{spec} returned {found}", f"{spec} 返回了 {found}"),
+            Text(f"{spec} returned ", f"{spec} 返回了 ") + found,
             Text(f"return a tensor {like} = {list(wanted)}", f"请返回张量 {like} = {list(wanted)}"),
         )
     return value
@@ -161,7 +167,9 @@ def _objective(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
         made = run(new, old, advantages, mask, settings)
         if isinstance(made, objectives.PerDecision):
             return made
-        return objectives.plain(_tensor(spec, made, mask.shape, "[n, t] (or a PerDecision)"), mask)
+        return objectives.plain(
+            _tensor(spec, made, mask.shape, Text("[n, t] (or a PerDecision)", "[n, t]（或 PerDecision）")), mask
+        )
 
     return called
 
@@ -180,7 +188,7 @@ def _reduction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
         try:
             each = each.expand(used.shape)
         except RuntimeError:
-            _tensor(spec, each, used.shape, "[N, T], [N, 1] or a number")
+            _tensor(spec, each, used.shape, Text("[N, T], [N, 1] or a number", "[N, T]、[N, 1] 或一个数"))
         if bool((each[used] <= 0).any()) or not bool(torch.isfinite(each[used]).all()):
             raise ConfigError(
                 Text(
@@ -196,7 +204,7 @@ def _reduction(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _filter(spec: str, run: Callable[..., Any]) -> Callable[..., Any]:
     def called(groups: Any) -> Tensor:
-        keep = _tensor(spec, run(groups), groups.valid.shape, "[P, G] of bool")
+        keep = _tensor(spec, run(groups), groups.valid.shape, Text("[P, G] of bool", "布尔 [P, G]"))
         if keep.dtype != torch.bool:
             raise ConfigError(
                 Text(f"{spec} returned {keep.dtype}", f"{spec} 返回了 {keep.dtype}"),

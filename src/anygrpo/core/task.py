@@ -57,19 +57,20 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
     for name, x in {"rewards": scores.rewards, "valid": scores.valid, "faults": scores.faults, **parts}.items():
         if x is None:
             continue
-        kind = "bool" if name in ("valid", "faults") else "float"
+        truth = name in ("valid", "faults")
+        kind = Text("bool", "布尔") if truth else Text("float", "浮点")
         if not isinstance(x, Tensor):
             raise ConfigError(
                 Text(
                     f"{by}.score returned {name} as a {type(x).__name__}",
                     f"{by}.score 返回的 {name} 是 {type(x).__name__}",
                 ),
-                Text(f"a {kind} tensor {wanted}", f"应为 {kind} 张量 {wanted}"),
+                Text(f"a {kind.en} tensor {wanted}", f"应为{kind.zh}张量 {wanted}"),
             )
-        if x.is_complex() or (kind == "bool" and x.dtype != torch.bool):
+        if x.is_complex() or (truth and x.dtype != torch.bool):
             raise ConfigError(
                 Text(f"{by}.score returned {name} of {x.dtype}", f"{by}.score 返回的 {name} 是 {x.dtype}"),
-                Text(f"it has to be {kind}, {wanted}", f"应为 {kind}，{wanted}"),
+                Text(f"it has to be {kind.en}, {wanted}", f"应为{kind.zh}张量，{wanted}"),
             )
         if tuple(x.shape) != shape:
             raise ConfigError(

@@ -19,8 +19,10 @@ def check_task(task: Task, count: int) -> list[Any]:
     """
     prompts = called(task, "prompts", 0, count)
     if not isinstance(prompts, list) or len(prompts) != count:
-        size = f"{type(prompts).__name__} of {len(prompts)}" if hasattr(prompts, "__len__") else repr(prompts)[:60]
-        wrong(task, "prompts", Text(f"a {size}", size), Text(f"a list of {count} prompts", f"{count} 个提示的列表"))
+        found = a_kind(prompts)
+        if isinstance(prompts, list):
+            found += Text(f" of {len(prompts)}", f"，{len(prompts)} 个元素")
+        wrong(task, "prompts", found, Text(f"a list of {count} prompts", f"{count} 个提示的列表"))
     held_out = called(task, "held_out")
     if not isinstance(held_out, list):
         wrong(

@@ -66,19 +66,22 @@ def export(policy: CausalLM, folder: str | Path, format: str = "auto", prompts: 
     format = ("peft" if lora else "full") if format == "auto" else format
     folder = Path(folder)
     if format not in FORMATS or (format == "full") == lora:
-        fits = "peft or merged" if lora else "full"
+        fits = Text("peft or merged", "peft 或 merged") if lora else Text("full", "full")
         raise ConfigError(
             Text(
                 f"format = {format!r} with train = {policy.config.train!r}",
                 f"format = {format!r}，而 train = {policy.config.train!r}",
             ),
-            Text(f"set format to {fits}", f"请把 format 设为 {fits}"),
+            Text("set format to ", "请把 format 设为 ") + fits,
         )
     start = origin(policy.config.model)
     if format == "peft" and start.kind != "plain":
-        what = f"training started from {policy.config.model}: {start.base} with more added, which no folder holds"
         raise ConfigError(
-            Text(f"format = peft, but {what}", f"format = peft，但 {what}"),
+            Text(
+                f"format = peft, but training started from {policy.config.model}: {start.base} with more added, which "
+                "no folder holds",
+                f"format = peft，但训练从 {policy.config.model} 开始：{start.base} 加上其他权重，没有文件夹存有它",
+            ),
             Text('set format = "merged"', '请设 format = "merged"'),
         )
     if folder.exists() and any(folder.iterdir()):

@@ -12,7 +12,7 @@ from anygrpo.language.settings import CausalLMConfig
 from anygrpo.language.tasks.messages import Messages, parsed, with_system
 from anygrpo.language.tasks.pictures import marked, parts, references
 from anygrpo.language.tools import formats
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 _MARK = "anygrpo-answer-mark"
 
@@ -120,13 +120,14 @@ class Prompts:
             )
         long = [i for i, ids in enumerate(out) if self.context is not None and len(ids) + room > self.context]
         if long:
-            count, others = len(out[long[0]]), f", and {len(long) - 1} more are too long" if len(long) > 1 else ""
+            count, more = len(out[long[0]]), len(long) - 1
+            others = Text(f", and {more} more are too long", f"，另有 {more} 个过长") if more else NOTHING
             raise DataError(
                 Text(
                     f"prompt {words_of(prompts[long[0]])[:60]!r}... has {count} tokens; with {room} new tokens that is "
-                    f"{count + room}, but the model's context is {self.context}{others}",
+                    f"{count + room}, but the model's context is {self.context}{others.en}",
                     f"提示 {words_of(prompts[long[0]])[:60]!r}... 有 {count} 个 token；加上 {room} 个新 token 共 "
-                    f"{count + room} 个，而模型的上下文为 {self.context}{others}",
+                    f"{count + room} 个，而模型的上下文为 {self.context}{others.zh}",
                 ),
                 Text(
                     "shorten or drop long prompts, or lower max_new_tokens", "请缩短或去掉长提示，或减小 max_new_tokens"

@@ -70,11 +70,12 @@ def _checked(adapted: Any, folder: Path, name: str) -> None:
     if state and report is not None and report.fits:
         peft.set_peft_model_state_dict(adapted, state)
         return
-    what = f"{len(best)} tensors, of {len(own)} that it needs; missing {missing[:2]}, without a place {unexpected[:2]}"
     raise DataError(
         Text(
-            f"the adapter in {folder} does not fit {name!r}: its file holds {what}",
-            f"{folder} 中的适配器与 {name!r} 不符：它的文件中是 {what}",
+            f"the adapter in {folder} does not fit {name!r}: its file holds {len(best)} tensors, of {len(own)} that it "
+            f"needs; missing {missing[:2]}, without a place {unexpected[:2]}",
+            f"{folder} 中的适配器与 {name!r} 不符：它的文件有 {len(best)} 个张量，需要 {len(own)} 个；"
+            f"缺少 {missing[:2]}，无处安放 {unexpected[:2]}",
         ),
         Text(
             "give the file that its trainer wrote for this base, or correct target_modules in its adapter_config.json",
@@ -104,15 +105,16 @@ def _unfit(folder: Path, name: str, error: Exception) -> DataError:
     """The error in one line; of shapes that differ, both."""
     if found := _SIZES.search(str(error)):
         key, there, here = found.groups()
-        what = f"{key} is [{there}] in the file, [{here}] by adapter_config.json and the base"
+        what = Text(
+            f"{key} is [{there}] in the file, [{here}] by adapter_config.json and the base",
+            f"{key} 在文件中是 [{there}]，按 adapter_config.json 与基座模型是 [{here}]",
+        )
         cure = Text(
             "where the rank differs, set r (and lora_alpha) there to the file's; else it is another base's adapter",
             "若秩不同，请把那里的 r（和 lora_alpha）改为文件中的值；否则它属于另一个基座模型",
         )
         return DataError(
-            Text(
-                f"the adapter in {folder} does not fit {name!r}: {what}", f"{folder} 中的适配器与 {name!r} 不符：{what}"
-            ),
+            Text(f"the adapter in {folder} does not fit {name!r}: ", f"{folder} 中的适配器与 {name!r} 不符：") + what,
             cure,
         )
     first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -203,9 +203,13 @@ def _mend(model: nn.Module, name: str, lacking: list[str], unexpected: list[str]
     """
     place = Path(name).expanduser()
     if not place.is_dir():
-        what = f"{len(lacking)} weights of {name!r} are in none of its files ({', '.join(lacking[:3])})"
+        some = ", ".join(lacking[:3])
         raise DataError(
-            Text(f"{what}; without a place: {unexpected[:3]}", f"{what}；无处安放：{unexpected[:3]}"),
+            Text(
+                f"{len(lacking)} weights of {name!r} are in none of its files ({some}); without a place: "
+                f"{unexpected[:3]}",
+                f"{name!r} 的 {len(lacking)} 个权重不在它的任何文件中（{some}）；无处安放：{unexpected[:3]}",
+            ),
             Text("name the model that these weights are of", "请给出这些权重所属的模型"),
         )
     weights.fill(model, place)

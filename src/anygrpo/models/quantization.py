@@ -55,7 +55,7 @@ def impossible(quantize: str, name: str, kind: str) -> DataError:
     """The error of what is no model's folder with weights; `kind` as `origin` says it ("plain": random weights)."""
     kinds = {"file": Text("a file of weights", "权重文件"), "plain": Text("a folder of random weights", "随机权重")}
     what = kinds.get(kind, Text("adapters or a run", "适配器或运行"))
-    ways = "anygrpo export RUN --format merged, save_pretrained"
+    ways = "`anygrpo export RUN --format merged`, `save_pretrained`"
     return DataError(
         Text(
             f"quantize = {quantize!r}, and {name!r} is {what.en}",

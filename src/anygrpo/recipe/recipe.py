@@ -236,11 +236,13 @@ def _check_staleness(stage: Stage, bound: int, policy: Section) -> None:
             ),
         )
     if a.group_size == "auto" or isinstance(a.temperature, AdaptiveTemperature):
-        which = 'group_size = "auto"' if a.group_size == "auto" else "an adaptive temperature"
+        size = 'group_size = "auto"'
+        which = Text(size, size) if a.group_size == "auto" else Text("an adaptive temperature", "自适应温度")
         raise ConfigError(
             Text(
-                f"stage {stage.name!r}: {which} follows from the last step's samples, which {said} does not wait for",
-                f"阶段 {stage.name!r}：{which} 取决于上一步的样本，而 {said} 不等待它们",
+                f"stage {stage.name!r}: {which.en} follows from the last step's samples, which "
+                f"{said} does not wait for",
+                f"阶段 {stage.name!r}：{which.zh} 取决于上一步的样本，而 {said} 不等待它们",
             ),
             Text("give a number, or set training.max_staleness = 0", "请给出一个数，或设 training.max_staleness = 0"),
         )

@@ -17,7 +17,7 @@ from anygrpo.scoring.settings import (
     RewardModelRewardConfig,
 )
 from anygrpo.scoring.workers import LoadFailure, Pool, WorkerFailure
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 JUDGES = {"number", "exact", "math_verify", "code"}
 """Kinds whose full marks mean a correct answer."""
@@ -158,12 +158,13 @@ def _check_signature(
     """Raises: ConfigError where the function could not be called with these columns."""
     if form is None:
         wanted = "; ".join(f"{name}: {', '.join(names)}" for name, names in signatures.OWN_NAMES.items())
-        lacking = " does not take 'outputs';" if "prompts" in signature["parameters"] else ""
+        lacks = "prompts" in signature["parameters"]
+        lacking = Text(" does not take 'outputs';", " 不接受 'outputs'；") if lacks else NOTHING
         raise ConfigError(
             Text(
-                f"{config.function}{lacking} has parameters {signature['parameters']}, of no form "
+                f"{config.function}{lacking.en} has parameters {signature['parameters']}, of no form "
                 f"that is known ({wanted})",
-                f"{config.function}{lacking} 的参数为 {signature['parameters']}，不是已知的形式（{wanted}）",
+                f"{config.function}{lacking.zh} 的参数为 {signature['parameters']}，不是已知的形式（{wanted}）",
             ),
             Text(
                 "define it as function(prompts, outputs, **columns)", "请定义为 function(prompts, outputs, **columns)"

@@ -16,7 +16,7 @@ from anygrpo.errors import ConfigError, DataError
 from anygrpo.gates.restoration.listing import Entry, Form, Part, entries, forms_of, found
 from anygrpo.gates.restoration.reading import read, reduced, size_of
 from anygrpo.gates.restoration.settings import FolderConfig
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 log = logging.getLogger("anygrpo")
 SHIPPED = {
@@ -140,11 +140,11 @@ def _picture(entry: Entry, config: FolderConfig, group: int, longest: int, scale
         for file in entry.degraded:
             other = size_of(file)
             if tuple(scale * side for side in other) != size:
-                times = f" times scale {scale}" if scale > 1 else ""
+                times = Text(f" times scale {scale}", f"（乘以 scale {scale}）") if scale > 1 else NOTHING
                 raise DataError(
                     Text(
-                        f"pair {entry.name!r} has sizes {size} and {other}{times}",
-                        f"图像对 {entry.name!r} 的大小为 {size} 与 {other}{times}",
+                        f"pair {entry.name!r} has sizes {size} and {other}{times.en}",
+                        f"图像对 {entry.name!r} 的大小为 {size} 与 {other}{times.zh}",
                     ),
                     Text(f"mend {file}", f"请修正 {file}"),
                 )

@@ -248,8 +248,13 @@ class RestorationConfig(Section):
         if len({p.name for p in self.perceptual}) != len(self.perceptual):
             raise ValueError(Text("two perceptual terms have one name", "两个感知项用了同一个名称"))
         if self.patch % self.scale or self.patch - 2 * self.shave < 11:
-            must = f"a multiple of scale {self.scale} and leave 11 pixels after shave {self.shave}"
-            raise ValueError(Text(f"patch {self.patch} must be {must}", f"patch {self.patch} 应为：{must}"))
+            numbers = f"scale {self.scale}", f"shave {self.shave}"
+            raise ValueError(
+                Text(
+                    f"patch {self.patch} must be a multiple of {numbers[0]} and leave 11 pixels after {numbers[1]}",
+                    f"patch {self.patch} 应为 {numbers[0]} 的倍数，且在 {numbers[1]} 之后留下 11 个像素",
+                )
+            )
         self._check_sets()
         return self
 

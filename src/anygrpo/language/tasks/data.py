@@ -14,7 +14,7 @@ from anygrpo.core.hub import is_name
 from anygrpo.core.hub import split as split_name
 from anygrpo.errors import ConfigError, DataError, suggestion
 from anygrpo.language.tasks.rows import Columns, row_of
-from anygrpo.spoken import Text
+from anygrpo.spoken import NOTHING, Text
 
 Row = tuple[int, dict[str, Any]]
 """(line or row number from 1, the object with its prompt under "prompt")."""
@@ -175,9 +175,14 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        detail = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        at = (
+            Text(f" at column {error.colno}", f"（第 {error.colno} 列）")
+            if isinstance(error, json.JSONDecodeError)
+            else NOTHING
+        )
+        detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise DataError(
-            Text(f"{where}: broken JSON: {detail}", f"{where}：JSON 已损坏：{detail}"),
+            Text(f"{where}: broken JSON: {detail}", f"{where}：JSON 已损坏：{detail}") + at,
             Text("write one JSON object a line", "请每行写一个 JSON 对象"),
         ) from None
 
