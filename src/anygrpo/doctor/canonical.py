@@ -18,13 +18,13 @@ HELD_OUT = re.compile(
 )
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
-    r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
+    r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std|avg))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
 )
 PREFERENCE = {"chosen", "rejected", "margins", "accuracies", "margin", "accuracy"}
 NOT_PARTS = {
     "mean", "std", "max", "min", "all", "group_std", "std_within", "std_between", "median", "p10", "p90", "sum",
     "count", "total", "avg", "overall", "raw", "last", "best", "rolling", "scale", "weight", "baseline", "running",
-    "threshold", "ema", "global", "step", "iter", "time", "timestamp",
+    "threshold", "ema", "global", "step", "iter", "time", "timestamp", "epoch",
 }  # fmt: skip
 SETTING_WORDS = {
     "temperature", "lr", "alpha", "beta", "gamma", "coef", "coeff", "batch", "target", "latency", "tokens", "seconds",
@@ -123,7 +123,10 @@ def concept(key: str) -> tuple[str, int] | None:
     if found := WORDS_METRIC.get(name) or WORDS_METRIC.get(plain_name(key)):
         return found, 55
     if match := COMPONENT.match(name):
-        return None if name.startswith("reward/") and sets_scoring(match[1]) else part(match[1], match[2] == "std")
+        if name.startswith("reward/") and sets_scoring(match[1]):
+            return None
+        spread = match[2] == "std" or (name.startswith("reward/") and match[1].endswith("_std"))
+        return part(match[1].removesuffix("_std") if spread else match[1], spread)
     tokens = words_of(WRAPPERS.sub("", key.strip()))
     kept = [t for t in tokens if t not in MEANS]
     core = "_".join(kept)
@@ -135,6 +138,10 @@ def concept(key: str) -> tuple[str, int] | None:
         return found, 90 + len(tokens)
     if CHINESE.search(key) and (found := WORDS_METRIC.get(CHINESE_TAIL.sub("", plain_name(key)))):
         return found, 95
+    for tail in ("_step", "_epoch"):  # Lightning logs a number a step and its mean over the epoch
+        base = name.removesuffix(tail)
+        if base != name and not base.endswith("_per") and (found := EXACT.get(base) or CORES.get(base)):
+            return (found if isinstance(found, str) else found[0]), 96 + len(tail)
     if match := BARE_COMPONENT.match(name):
         groups = match.groups()
         if groups[3] and sets_scoring(groups[3]):

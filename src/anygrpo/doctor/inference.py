@@ -32,6 +32,12 @@ NEVER = {
     "lr", "rate", "timestamp", "runtime", "count", "num", "n", "gpu", "percentage", "remaining", "version", "seed",
     "ambig", "disambig", "loss", "timesteps", "updates", "id", "index", "std", "max", "min",
 }  # fmt: skip
+NEVER_TOTALS = {
+    "clip", "clipfrac", "clipped", "ratio", "frac", "fraction", "share", "kl", "approxkl", "policykl", "entropy",
+    "norm", "grad", "length", "len", "advantage", "adv", "prob", "probs", "logp", "logps", "logprob", "logprobs",
+    "mask", "weight", "cost", "calls", "latency", "failure", "failed", "error", "errors",
+}  # fmt: skip
+"""Words of sums that are no rewards: a clip share is that of both sides together."""
 PROOF = ("advantage/", "ratio/", "log_ratio/", "kl/", "clip/", "groups/", "loss/policy")
 """Metrics that only a policy's training logs."""
 ENOUGH = 8
@@ -112,9 +118,13 @@ def find_reward(
     open_: list[str],
 ) -> str | None:
     """A column that is the weighted sum of others and is named like a total; else the only one that can be a reward."""
+    if (pair := mean_and_spread(known)) is not None:
+        found += pair
+        return pair[0].key
     solved = {k: s for k in unknown if (s := solve_sum(k, {u: table[u] for u in unknown}))}
     named = [k for k in solved if set(canonical.words_of(k)) & REWARD_WORDS]
     positive = [k for k in solved if sum(w > 0 for w in solved[k].weights.values()) >= 2]
+    positive = [k for k in positive if not set(canonical.words_of(k)) & NEVER_TOTALS]
     for choice in (named, positive):
         if len(choice) == 1:
             reward = choice[0]
@@ -126,6 +136,9 @@ def find_reward(
             return None
     if not any(name.startswith(PROOF) for name in known):
         return None
+    if (only := known.get("eval/reward")) in table:
+        found.append(Inference("reward/mean", only, "the only reward of this log, measured in nearly every row"))
+        return only
     like = [k for k in unknown if set(canonical.words_of(k)) & (SUCCESS_WORDS | REWARD_WORDS)]
     if len(like) == 1:
         found.append(Inference("reward/mean", like[0], "the only column that is named like a success"))
@@ -133,6 +146,22 @@ def find_reward(
     if like:
         open_.append("several columns could be the reward: " + ", ".join(sorted(like)[:8]))
     return None
+
+
+def mean_and_spread(known: dict[str, str]) -> list[Inference] | None:
+    """The only mean under the reward's heading with a spread beside it ("reward/selected_mean" and "_std")."""
+    parts = "reward/component/", "reward/component_std/"
+    pairs = [
+        (key, known[spread])
+        for name, key in known.items()
+        if name.startswith(parts[0])
+        and name.endswith("_mean")
+        and (spread := parts[1] + name.removeprefix(parts[0]).removesuffix("_mean")) in known
+    ]
+    if len(pairs) != 1:
+        return None
+    why = "the only mean under the reward's heading that has a standard deviation beside it"
+    return [Inference("reward/mean", pairs[0][0], why), Inference("reward/std", pairs[0][1], why)]
 
 
 def parts_of(

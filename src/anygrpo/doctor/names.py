@@ -33,7 +33,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "groups/dead", "frac_reward_zero_std", "zero_variance_groups", "frac_zero_std", "zero_std",
         "advantage/all/fraction_zero",
         "baseline_reward/pct_mixed", "groups/live", "env/all/by_group/frac_mixed", "unsolved_batch_size_ratio",
-        "dynamic_filtering_pass_rate", "zero_std_ratio",
+        "dynamic_filtering_pass_rate", "zero_std_ratio", "advantage/zero_rate",
     ),
     "groups/all_best": (
         "groups/all_best", "frac_all_correct", "env/all/by_group/frac_all_good", "batch/solve_all", "solved_all",
@@ -61,7 +61,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "ratio/mean": (
         "ratio/mean", "probs_ratio", "ppo_actor/update/importance_weight/avg", "actor/ratio_mean@sum", "ois",
         "val/ratio",
-        "policy/loss_metrics/cispo/ratio_mean", "mean_ratio",
+        "policy/loss_metrics/cispo/ratio_mean", "mean_ratio", "actor/ratio_mean",
     ),
     "ratio/max": (
         "ratio/max", "probs_ratio_max", "ppo_actor/update/importance_weight/max", "actor/ratio_max@max", "max_ratio",
@@ -89,6 +89,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "kl/behaviour": (
         "kl/behaviour", "actor/ppo_kl", "ppo_kl", "ppo_actor/update/approx_kl/avg", "actor/approxkl@sum", "approx_kl",
+        "actor/approxkl",
         "actor/approx_kl",
         "kl_pre_post_v1", "policy/approxkl_avg", "learner_stats/kl", "mean_kl_loss", "info/kl",
     ),
@@ -225,7 +226,8 @@ CORES: dict[str, str] = {
     "max_advantage": "advantage/max",
     "adv_min": "advantage/min", "min_adv": "advantage/min", "advantage_min": "advantage/min",
     "min_advantage": "advantage/min",
-    "ratio": "ratio/mean", "importance_ratio": "ratio/mean", "log_ratio": "log_ratio/mean",
+    "ratio": "ratio/mean", "importance_ratio": "ratio/mean", "policy_ratio": "ratio/mean",
+    "prob_ratio": "ratio/mean", "log_ratio": "log_ratio/mean",
     "d_kl": "kl/reference", "dkl": "kl/reference", "length/truncated": "truncated/share",
     "kl_ref": "kl/reference", "ref_kl": "kl/reference", "kl_div": "kl/reference", "kl_divergence": "kl/reference",
     "kl_to_ref": "kl/reference", "kl_reference": "kl/reference", "kl_to_reference": "kl/reference",
@@ -237,7 +239,9 @@ CORES: dict[str, str] = {
     "completion_tokens": "length/mean", "generation_length": "length/mean", "len": "length/mean",
     "length": "length/mean",
     "truncated": "truncated/share", "truncation": "truncated/share", "truncated_ratio": "truncated/share",
-    "trunc": "truncated/share", "truncated_share": "truncated/share", "clipped_ratio": "truncated/share",
+    "trunc": "truncated/share", "truncated_share": "truncated/share", "cap_hit_rate": "truncated/share",
+    "length/cap_hit_rate": "truncated/share", "overlong_rate": "truncated/share",
+    "overlong_ratio": "truncated/share", "clipped_ratio": "truncated/share",
     "training_loss": "loss/total", "train_loss": "loss/total", "pg": "loss/policy", "gn": "grad_norm/total",
     "policy_gradient_loss": "loss/policy",
     "grouped_rewards_std": "reward/std_within", "total_rewards_std": "reward/std", "mean_score": "reward/mean",

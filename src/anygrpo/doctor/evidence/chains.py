@@ -38,3 +38,5 @@ COLLAPSES = (
     "entropy_explosion",
     "entropy_collapse",
 )
+ALL_FAIL = ("starved_groups", "constant_reward", "advantage_compressed", "zero_gradient", "loss_zero")
+"""What all answers failing alike, from some row on, brings with it."""

@@ -85,6 +85,15 @@ def progress(run: Columns) -> Progress | None:
     return Progress(reward) if reward and len(reward) >= LONG_ENOUGH else None
 
 
+def lost_everything(run: Columns) -> bool:
+    """Whether the reward ends at its floor (its last tenth, three rows at least, all there) after a life above it."""
+    reward = run.get("reward/mean")
+    if not reward or len(reward) < LONG_ENOUGH:
+        return False
+    late = reward.values[-max(3, len(reward) // 10) :]
+    return max(late) == min(late) == reward.low and reward.first > reward.low
+
+
 def rose(run: Columns) -> bool:
     p = progress(run)
     return bool(p and p.rose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import lost_everything
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, mean
 from anygrpo.doctor.synthetic import Case, dull, flat
@@ -40,7 +41,7 @@ WORDS = {
 )
 def advantage_compressed(run: Columns) -> Result:
     """Std below .1, or a tenth of its start, beyond what dead groups explain. Un-normalised advantages (Dr. GRPO) are
-    small by design."""
+    small by design. Exactly 0 where all answers now fail alike: a consequence."""
     spread = run.get("advantage/std")
     assert spread
     if run.settings.get("scale_rewards") in (False, "none") or str(run.settings.get("normaliser")) in (
@@ -48,6 +49,8 @@ def advantage_compressed(run: Columns) -> Result:
         "centered",
         "dr_grpo",
     ):
+        return None
+    if spread.last == 0 and lost_everything(run):
         return None
     absolute = spread.last < 0.1
     shrunk = len(spread) >= 8 and spread.last < 0.1 * spread.first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
-from anygrpo.doctor.series import mean, median
+from anygrpo.doctor.series import median
 from anygrpo.doctor.synthetic import Case, spiky
 from anygrpo.spoken import Text
 
@@ -70,14 +70,18 @@ def grad_spikes(run: Columns) -> Result:
 
 
 def changed_after(run: Columns, row: int, width: int = 5) -> bool:
-    """Whether reward or KL stepped at `row` more than elsewhere in the run, in units of its steps' own MAD."""
+    """Whether reward or KL stepped at `row` more than elsewhere in the run, in units of its steps' own MAD.
+
+    Medians, and the row itself is left out: a KL that spikes with the gradient, or near it, and comes back has changed
+    nothing.
+    """
     for name in ("reward/mean", "kl/reference"):
         series = run.get(name)
         if not series or len(series) < 20 or row not in series.rows:
             continue
         steps = {
-            series.rows[i]: mean(series.values[i + 1 : i + 1 + width]) - mean(series.values[i + 1 - width : i + 1])
-            for i in range(width - 1, len(series) - width)
+            series.rows[i]: median(series.values[i + 1 : i + 1 + width]) - median(series.values[i - width : i])
+            for i in range(width, len(series) - width)
         }
         if row not in steps:
             continue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.chains import ROLL_BACK
-from anygrpo.doctor.evidence.progress import blocks, held_out_rose, moved, progress
+from anygrpo.doctor.evidence.chains import ALL_FAIL, ROLL_BACK
+from anygrpo.doctor.evidence.progress import blocks, held_out_rose, lost_everything, moved, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
 from anygrpo.doctor.synthetic import Case, healthy
@@ -70,6 +70,7 @@ def late_collapse(run: Columns) -> Result:
         sigmas=(peak - mean(parts[-2:])) / width,
         changes=ROLL_BACK,
         metrics=("reward/mean",),
+        explains=ALL_FAIL if lost_everything(run) else (),
     )
 
 

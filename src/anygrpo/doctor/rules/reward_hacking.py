@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import outcomes, progress
@@ -86,6 +87,13 @@ def grew(share: Series | None) -> bool:
     return bool(share) and share.start < 0.2 and share.last > 2 * share.start and share.gain > 0.1
 
 
+NO_SUCCESS = {
+    "failure", "failures", "failed", "fail", "error", "errors", "invalid", "valid", "judged", "eligible", "parsed",
+    "timeout", "timeouts", "retry", "retries", "format", "length", "penalty", "cost",
+}  # fmt: skip
+"""Words of shares that tell how scoring went, not how well the answers did."""
+
+
 def independent(run: Columns) -> list[tuple[str, Series]]:
     """Measures on the reward's own scale that are not part of it: further components where the reward *is* one of them,
     and held-out success that could have shown half the gain."""
@@ -102,6 +110,9 @@ def independent(run: Columns) -> list[tuple[str, Series]]:
         for name, s in parts.items():
             pairs = paired(s, reward)
             if name in trained or s.constant or len(pairs) < 8 or not 0 <= s.low <= s.high <= max(1.0, reward.high):
+                continue
+            full = s.high <= 1 and s.first > 0.9  # no room to show the gain
+            if full or NO_SUCCESS & set(re.split(r"[/_]", name)):
                 continue
             if abs(correlation([x for _, x, _ in pairs], [y for _, _, y in pairs])) < 0.9:
                 found.append((s.key, s))

@@ -43,6 +43,11 @@ WORDS = {
         "Mean length = longest = {cap} in {count} of {of} rows: everything runs into the limit.",
         "{of} 行中有 {count} 行平均长度 = 最长 = {cap}：全都撞上限。",
     ),
+    "evidence:mean": Text(
+        "The mean length is exactly {cap} in {count} of {of} rows and never above: there every answer runs into the"
+        " limit.",
+        "{of} 行中有 {count} 行平均长度恰为 {cap}，且从不超过：这些行的回答全都撞上限。",
+    ),
     "cause": Text(
         "The limit is too low, or the end token is never produced or not recognised.",
         "上限太低，或结束符从不产生、或没有被认出。",
@@ -67,7 +72,7 @@ WORDS = {
     order=20,
     certainty="likely",
     experiment="cap_doubled",
-    needs=("truncated/share|length/max",),
+    needs=("truncated/share|length/max|length/mean",),
     explains=(
         "constant_reward",
         "dead_term",
@@ -143,7 +148,9 @@ def meter(share: Series, longest: Series, length: Series | None) -> str:
 
 def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
     """Where no share was logged: mean = longest = the same number in most rows."""
-    if not longest or not length or len(length) < 4 or longest.high < 8:
+    if not longest:
+        return mean_at_its_ceiling(length)
+    if not length or len(length) < 4 or longest.high < 8:
         return None
     cap = longest.high
     rows = [r for r, top, middle in paired(longest, length) if top >= cap and middle >= 0.995 * cap]
@@ -151,6 +158,23 @@ def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
         return None
     return finding(
         "truncation", "warning", rows, variant="cap", changes=LONGER, count=len(rows), of=len(length), cap=cap
+    )
+
+
+def mean_at_its_ceiling(length: Series | None) -> Result:
+    """Where not even the longest was logged: a mean that varies, yet is exactly its maximum in a third of the rows.
+
+    The mean of a row is the limit only if every answer of it is as long. Answers of one fixed length never vary.
+    """
+    if not length or len(length) < 20 or length.high < 32 or length.high != round(length.high):
+        return None
+    cap = length.high
+    rows = [r for r, x in zip(length.rows, length.values) if x == cap]
+    late = length.values[-length.quarter_size :]
+    if len(rows) < len(length) / 3 or late.count(cap) < len(late) / 4 or sum(x < 0.98 * cap for x in length.values) < 3:
+        return None
+    return finding(
+        "truncation", "warning", rows, variant="mean", changes=LONGER, count=len(rows), of=len(length), cap=cap
     )
 
 

@@ -18,6 +18,13 @@ WORDS = {
         "{name}: best {best} (row {row}), the last three at {last}, each more than 2 x {error} below.",
         "{name}：最好 {best}（第 {row} 行），最近三次在 {last}，每次都低 2 x {error} 以上。",
     ),
+    "title:halves": Text("Validation fell for good", "验证成绩持续下降"),
+    "evidence:halves": Text(
+        "{name}: all of the last {count} evaluations (mean {last}) are below all of the {before} before (mean {best});"
+        " by chance that comes once in {odds} orders.",
+        "{name}：最后 {count} 次评测（均值 {last}）全都低于之前的 {before} 次（均值 {best}）；若只是偶然，{odds} 种排列"
+        "里才有一次。",
+    ),
     "cause": Text("Past the useful point.", "已过了有用的点。"),
     "prescription": Text("Early stopping; take the best checkpoint.", "早停；取最好的检查点。"),
     "principle": Text("best minus 2 standard errors, three times", "三次低于最好成绩减两个标准误"),
@@ -35,9 +42,44 @@ WORDS = {
 def validation_drop(run: Columns) -> Result:
     """The last three evaluations all lie more than 2 standard errors of a difference below the best one.
 
+    Or all of the later ones lie below all of the earlier ones, by a tenth of their level: that needs no noise known.
+
     Of m evaluations of one policy the best is about sqrt(2 ln m) of their standard errors too good: where the training
     reward never rose, that much is luck.
     """
+    return below_best(run) or fell_for_good(run)
+
+
+def fell_for_good(run: Columns) -> Result:
+    """A split of the evaluations, three or more on each side, of which every later one is below every earlier one.
+
+    Of n evaluations in no order a given split of m and n - m has the chance 1 / C(n, m); n splits are tried.
+    """
+    for s in outcomes(run).values():
+        for i in range(3, len(s) - 2):
+            before, after = s.values[:i], s.values[i:]
+            odds = math.comb(len(s), i) // len(s)
+            fell = mean(before) - mean(after)
+            if odds >= 20 and min(before) > max(after) and fell > 0.1 * abs(mean(before)):
+                return finding(
+                    "validation_drop",
+                    "warning",
+                    s.rows[i:],
+                    variant="halves",
+                    name=s.key,
+                    best=mean(before),
+                    last=mean(after),
+                    before=i,
+                    count=len(after),
+                    odds=odds,
+                    changes=ROLL_BACK,
+                    metrics=(s.name,),
+                )
+    return None
+
+
+def below_best(run: Columns) -> Result:
+    """The last three evaluations all more than 2 standard errors of a difference below the best one."""
     logged = run.evals.get("reward_se")
     for s in outcomes(run).values():
         if len(s) < 6:
