@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,6 +20,16 @@ from anygrpo.gates.distributions import in_float32, rounded
 ALL = slice(None)
 
 
+class Named(NamedTuple):
+    picture: Tensor
+    aux: None
+
+
+@dataclass
+class Fields:
+    picture: Tensor
+
+
 class Halving(nn.Module):
     """Works on multiples of 4 only; its output is an identity times `scale` in size, in the form that is asked for."""
 
@@ -29,7 +42,8 @@ class Halving(nn.Module):
             raise RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
         gate("g", Beta(self.a.expand(len(x)), torch.full((len(x),), 2.0)))
         y = x.repeat_interleave(self.scale, 2).repeat_interleave(self.scale, 3)
-        return {"tensor": y, "dict": {"out": y, "aux": 0 * y}, "list": [0 * y, y], "tuple": (y, None)}[self.form]
+        return {"tensor": y, "dict": {"out": y, "aux": 0 * y}, "list": [0 * y, y], "tuple": (y, None),
+                "nested": {"a": {"b": y}}, "named": Named(y, None), "fields": Fields(y)}[self.form]  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [(8, 8), (5, 7), (3, 8), (1, 2)])
@@ -45,7 +59,19 @@ def test_a_size_that_a_network_does_not_take_names_the_cure() -> None:
         Call(Halving())([torch.rand(1, 3, 5, 7)])
 
 
-@pytest.mark.parametrize(("form", "output"), [("dict", "out"), ("list", 1), ("list", -1), ("tuple", 0)])
+@pytest.mark.parametrize(
+    ("form", "output"),
+    [
+        ("dict", "out"),
+        ("list", 1),
+        ("list", -1),
+        ("tuple", 0),
+        ("nested", "a.b"),
+        ("named", "picture"),
+        ("named", 0),
+        ("fields", "picture"),
+    ],
+)
 def test_the_picture_is_taken_out_of_what_is_returned(form: str, output: str | int) -> None:
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(Call(Halving(form), output=output)([x]), x)
@@ -57,6 +83,9 @@ def test_the_picture_is_taken_out_of_what_is_returned(form: str, output: str | i
     ("dict", "output", "no 'output'"),
     ("list", 2, "no 2"),
     ("tuple", 1, "NoneType"),
+    ("nested", "a.c", r"no 'a\.c'"),
+    ("named", "no", "known: aux, picture|known: picture, aux"),
+    ("fields", None, r"a Fields of picture: \[1, 3, 8, 8\]"),
 ])  # fmt: skip
 def test_what_is_no_picture_is_named_with_what_there_is(form: str, output: str | int | None, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -219,3 +248,75 @@ def test_at_its_mean_such_a_gate_is_right(how: str) -> None:
         found[kind] = {n: x.grad for n, x in network.named_parameters()}
     for name, expected in found["plain"].items():
         torch.testing.assert_close(found[how][name], expected)
+
+
+# --- networks that are not what they seem ---------------------------------------------------------------------------
+
+
+class Faulty(nn.Module):
+    """A gated network with a fault beside the gate."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.a, self.fault = nn.Parameter(torch.tensor(2.0)), fault
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x = x.mul_(0.5) if self.fault == "writes" else x
+        g = gate("g", Beta(self.a.expand(len(x)), torch.full((len(x),), 2.0)))
+        y = x * g[:, None, None, None]
+        return {
+            "dropout": lambda: nn.functional.dropout(y, 0.5, True),
+            "counts": lambda: y + self.calls,
+            "pools": lambda: y.mean(0, keepdim=True).expand_as(y),
+            "none": lambda: y,
+            "writes": lambda: y,
+        }[self.fault]()
+
+
+class Few:
+    size = 2
+
+    def prompts(self, step: int, count: int) -> list[dict]:
+        return [{"degraded": torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(i))} for i in range(count)]
+
+
+@pytest.mark.parametrize("method", ["supervised", "grpo"])
+@pytest.mark.parametrize(("fault", "why"), [
+    ("dropout", "another output for the same input and gates"),
+    ("counts", "another output for the same input and gates"),
+    ("pools", "a row another output beside others"),
+    ("none", ""),
+    ("writes", ""),
+])  # fmt: skip
+def test_a_network_that_is_random_or_mixes_its_rows_is_refused_before_training(
+    method: str, fault: str, why: str
+) -> None:
+    policy = StochasticPolicy(Faulty(fault))
+    if not why:
+        policy.check_stage(method, Few())
+        return
+    with pytest.raises(ConfigError, match=why):
+        policy.check_stage(method, Few())
+
+
+def test_a_forward_that_writes_into_its_input_leaves_the_prompts_as_they_were() -> None:
+    policy, prompts = StochasticPolicy(Faulty("writes")), Few().prompts(0, 2)
+    rollout = policy.sample(prompts, 2, 0)
+    assert torch.equal(rollout.samples["degraded"][1, 0], Few().prompts(0, 2)[1]["degraded"])
+
+
+def test_weights_of_another_type_and_lazy_ones_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"weights of Conv2d are float64.*\n.*network\.float\(\)"):
+        Call(nn.Conv2d(3, 3, 1).double())([torch.rand(1, 3, 8, 8)])
+    with pytest.raises(ConfigError, match="get their shape in the first call"):
+        StochasticPolicy(nn.Sequential(nn.LazyConv2d(3, 3)))
+
+
+def test_an_output_of_another_size_than_its_target_is_told_with_both() -> None:
+    p = StochasticPolicy(Halving())
+    prompts = [{"degraded": torch.rand(3, 8, 8), "clean": torch.rand(3, 16, 16)}]
+    rows = tree_map(lambda x: x.flatten(0, 1), p.sample(prompts, 2, 0).samples)
+    with pytest.raises(ConfigError, match=r"gives \[3, 8, 8\], and the target is \[3, 16, 16\]"):
+        p.evaluate(rows, ALL, frozenset({"supervised"}))

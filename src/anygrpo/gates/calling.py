@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from anygrpo.errors import ConfigError, suggestion
 from anygrpo.spoken import Text
@@ -37,6 +39,7 @@ class Call:
         Raises:
             ConfigError: the output is no tensor, or the picture's size is one that the network does not take.
         """
+        rows = [x.clone() for x in rows]  # a forward may write into what it is given
         size = rows[0].shape[-2:] if rows[0].dim() > 3 else None
         given = [self._padded(x, size) for x in rows]
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=self.half):
@@ -46,6 +49,7 @@ class Call:
                 self._expect_call(given, error)
                 raise
             except RuntimeError as error:
+                self._expect_type(error)
                 if size is None or self.multiple > 1 or not any(side % LIKELY for side in size):
                     raise
                 first = str(error).strip().splitlines()[0]
@@ -79,6 +83,20 @@ class Call:
                 ),
             ) from error
 
+    def _expect_type(self, error: RuntimeError) -> None:
+        """Raises: ConfigError where weights are of another type than the pictures."""
+        types = {x.dtype for x in self.network.parameters() if x.is_floating_point()} - {torch.float32}
+        if not types or not re.search(r"should be the same|same dtype|expected scalar type", str(error)):
+            return
+        name, kind = type(self.network).__name__, str(next(iter(types))).removeprefix("torch.")
+        raise ConfigError(
+            Text(f"weights of {name} are {kind}, pictures are float32", f"{name} 的权重为 {kind}，图像为 float32"),
+            Text(
+                "return network.float(); policy.dtype says what products are made in",
+                "请返回 network.float()；乘积用何种精度由 policy.dtype 决定",
+            ),
+        ) from error
+
     def _padded(self, x: Tensor, size: torch.Size | None) -> Tensor:
         if size is None or x.dim() < 4 or x.shape[-2:] != size or self.multiple == 1:
             return x
@@ -89,17 +107,8 @@ class Call:
         return F.pad(x, (0, right, 0, down), mode=kind)
 
     def _picked(self, made: Any) -> Tensor:
-        if self.output is not None and isinstance(made, (Mapping, Sequence)):
-            try:
-                made = cast("Any", made)[self.output]
-            except (KeyError, IndexError, TypeError):
-                raise ConfigError(
-                    Text(
-                        f"the network's output has no {self.output!r}: {_told(made)}",
-                        f"网络的输出没有 {self.output!r}：{_told(made)}",
-                    ),
-                    _keys(made),
-                ) from None
+        if self.output is not None and not isinstance(made, Tensor):
+            made = self._part_of(made)
         if not isinstance(made, Tensor):
             raise ConfigError(
                 Text(
@@ -110,6 +119,25 @@ class Call:
             )
         return made
 
+    def _part_of(self, made: Any) -> Any:
+        """By key, place or attribute; "a.b" is b of a where nothing is called so.
+
+        Raises:
+            ConfigError: no such part.
+        """
+        whole = made
+        for step in [self.output] if _has(made, self.output) else str(self.output).split("."):
+            if not _has(made, step):
+                raise ConfigError(
+                    Text(
+                        f"the network's output has no {self.output!r}: {_told(whole)}",
+                        f"网络的输出没有 {self.output!r}：{_told(whole)}",
+                    ),
+                    _keys(made),
+                )
+            made = _part(made, step)
+        return made
+
     @staticmethod
     def _cut(x: Tensor, size: torch.Size, padded: torch.Size) -> Tensor:
         if x.dim() < 4:
@@ -117,10 +145,44 @@ class Call:
         return x[..., : size[0] * x.shape[-2] // padded[0], : size[1] * x.shape[-1] // padded[1]]
 
 
+def prepared(network: nn.Module) -> nn.Module:
+    """The network, which has all of its weights.
+
+    Raises:
+        ConfigError: it has weights without a shape yet.
+    """
+    if any(isinstance(p, UninitializedParameter | UninitializedBuffer) for p in network.state_dict().values()):
+        name = type(network).__name__
+        raise ConfigError(
+            Text(f"{name} has weights that get their shape in the first call", f"{name} 有在首次调用时才定形的权重"),
+            Text("call it once before you return it", "请在返回之前先调用一次"),
+        )
+    return network
+
+
+def _part(made: Any, step: Any) -> Any:
+    """`made[step]`, `made.step`, or of a list the place that a word of digits names."""
+    if isinstance(made, Mapping):
+        return made[step]
+    if isinstance(step, str) and hasattr(made, step):
+        return getattr(made, step)
+    return made[int(step)]
+
+
+def _has(made: Any, step: Any) -> bool:
+    try:
+        _part(made, step)
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
 def _told(made: Any) -> str:
     shape = lambda x: str(list(x.shape)) if isinstance(x, Tensor) else type(x).__name__  # noqa: E731
     if isinstance(made, Mapping):
         return "a dict of " + ", ".join(f"{k}: {shape(x)}" for k, x in list(made.items())[:6])
+    if fields := getattr(made, "__dataclass_fields__", None):
+        return f"a {type(made).__name__} of " + ", ".join(f"{k}: {shape(getattr(made, k))}" for k in list(fields)[:6])
     if isinstance(made, Sequence):
         return f"a {type(made).__name__} of " + ", ".join(shape(x) for x in made[:6])
     return type(made).__name__
@@ -129,4 +191,6 @@ def _told(made: Any) -> str:
 def _keys(made: Any) -> str:
     if isinstance(made, Mapping):
         return suggestion("", [str(k) for k in made])
+    if names := getattr(made, "__dataclass_fields__", None) or getattr(made, "_fields", None):
+        return suggestion("", list(names))
     return f"a place from 0 to {len(made) - 1}" if isinstance(made, Sequence) and len(made) else "return a tensor"

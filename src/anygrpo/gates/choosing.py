@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from anygrpo.errors import ConfigError, suggestion
+from anygrpo.errors import ConfigError
 from anygrpo.gates.distributions import draw, middle
 from anygrpo.gates.sites import AGAIN, TAPE, Choose, Tape
 from anygrpo.spoken import Text
@@ -39,8 +39,16 @@ def replaying(values: dict[str, Tensor]) -> Choose:
 
     def choose(name: str, distribution: Distribution) -> Tensor:
         if name not in values:
+            known = ", ".join(values)
             raise ConfigError(
-                Text(f"gate {name!r} has no stored value", f"门控 {name!r} 没有存好的值"), suggestion(name, values)
+                Text(
+                    f"gate {name!r} was not met when the values were drawn (met: {known})",
+                    f"抽样时没有遇到门控 {name!r}（遇到的有：{known}）",
+                ),
+                Text(
+                    "which gates a pass meets must not depend on the other pictures beside, or on chance",
+                    "一次前向经过哪些门控，不能取决于同批的其他图像或随机",
+                ),
             )
         value, shape = values[name], distribution.batch_shape + distribution.event_shape
         return value if value.shape == shape else value[tuple(slice(0, k) for k in shape)]  # padded to larger rows

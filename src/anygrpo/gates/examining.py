@@ -8,16 +8,24 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anygrpo.core.policy import Policy
-from anygrpo.gates.choosing import Drawing
+from anygrpo.errors import ConfigError
+from anygrpo.gates.calling import Call
+from anygrpo.gates.choosing import Drawing, deterministic, replaying
+from anygrpo.spoken import Text
+
+SAME, SAME_IN_HALF = 2e-3, 0.05
+"""Share of the largest number that an output may differ by, alone and beside others; where products are bfloat16."""
 
 
 class Examined(Policy):
     """The part of `StochasticPolicy` that takes no part in training."""
 
     inputs: Sequence[str]
+    network: nn.Module
+    call: Call
     supervised_gates: str
 
     @property
@@ -37,11 +45,55 @@ class Examined(Policy):
         return import_module("anygrpo.gates.effects").numbers_of(self, task)  # which names StochasticPolicy
 
     def check_stage(self, method: str, task: Any) -> None:
-        """A pass with drawn gates and a gradient, as the stage will make them: a gate in a part that is checkpointed is
-        refused now, not after the stages before."""
-        if (method == "supervised" and self.supervised_gates == "mean") or not task.size:
+        """A pass with the gates as the stage will choose them, and its gradient: a gate in a part that is checkpointed
+        is refused now, not after the stages before. Then a picture alone, with the same gates.
+
+        Raises:
+            ConfigError: its output is another one.
+        """
+        if not task.size:
             return
         prompt = task.prompts(0, 1)[0]
-        rows = [prompt[key][None].to(self.device) for key in self.inputs]
+        rows = [prompt[key][None].to(self.device).repeat_interleave(2, 0) for key in self.inputs]
+        mean = method == "supervised" and self.supervised_gates == "mean"
         with torch.enable_grad(), self.seeded(0):
-            self.run(rows, Drawing())
+            self.run(rows, deterministic("mean") if mean else Drawing())
+        with torch.no_grad(), self.seeded(0):
+            both, tape = self.run(rows, Drawing())
+            alone = replaying({name: x[:1] for name, x in tape.values().items()})
+            one, again = (self.run([x[:1] for x in rows], alone)[0] for _ in range(2))
+        expect_same(type(self.network).__name__, both[:1], one, again, SAME_IN_HALF if self.call.half else SAME)
+
+
+def expect_same(name: str, beside: Tensor, alone: Tensor, again: Tensor, share: float = SAME) -> None:
+    """Of one input and the same gates: beside another row, alone, and alone once more.
+
+    Raises:
+        ConfigError: they differ by more than rounding.
+    """
+    if not bool(torch.isfinite(beside).all()):
+        return  # told as what it is, when it is scored
+    allowed = share * max(float(beside.float().abs().max()), 1e-6)
+    apart = lambda x, y: float((x.float() - y.float()).abs().max())  # noqa: E731
+    if (by_itself := apart(alone, again)) > allowed:
+        raise ConfigError(
+            Text(
+                f"{name} gives another output for the same input and gates ({by_itself:.2g} apart)",
+                f"{name} 对相同的输入和门控给出不同的输出（相差 {by_itself:.2g}）",
+            ),
+            Text(
+                "nothing but its gates may be random in eval mode, and no counter may act",
+                "eval 模式下除门控外不应有随机，也不应有计数器起作用",
+            ),
+        )
+    if (by_others := apart(beside, alone)) > allowed:
+        raise ConfigError(
+            Text(
+                f"{name} gives a row another output beside others ({by_others:.2g} apart)",
+                f"{name} 对同一行的输出因同批的行而异（相差 {by_others:.2g}）",
+            ),
+            Text(
+                "what it computes of a row must not be pooled over the batch (dimension 0)",
+                "对一行的计算不应沿批（第 0 维）汇总",
+            ),
+        )

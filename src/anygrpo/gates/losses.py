@@ -45,7 +45,20 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def weighted(weights: Mapping[str, float], x: Tensor, y: Tensor) -> Tensor:
-    """[n]: the weighted sum of the named losses."""
+    """[n]: the weighted sum of the named losses.
+
+    Raises:
+        ConfigError: output and target differ in shape.
+    """
+    if x.shape != y.shape:
+        made, wanted = list(x.shape[1:]), list(y.shape[1:])
+        raise ConfigError(
+            Text(f"the network gives {made}, and the target is {wanted}", f"网络给出 {made}，而目标为 {wanted}"),
+            Text(
+                "name another policy.output, or task.scale where the network enlarges",
+                "请改 policy.output；若网络会放大，请设 task.scale",
+            ),
+        )
     total = x.new_zeros(x.shape[0])
     for name, weight in weights.items():
         total = total + weight * LOSSES[name](x.float(), y.float())

@@ -16,7 +16,7 @@ from anygrpo.core.trained import frozen_weights, state_of
 from anygrpo.core.tree import Tree
 from anygrpo.errors import ConfigError
 from anygrpo.gates.best import SITE, best_of, spread_of
-from anygrpo.gates.calling import Call
+from anygrpo.gates.calling import Call, prepared
 from anygrpo.gates.choosing import Drawing, deterministic, replaying
 from anygrpo.gates.examining import Examined
 from anygrpo.gates.graphs import Graphs, Named, Pass
@@ -75,9 +75,9 @@ class StochasticPolicy(Examined):
         output: str | int | None = None,
         dtype: str = "float32",
     ) -> None:
+        network = prepared(network)
         self.sites, self.source = sites, dict[str, Any]()  # source: how the network is made again, for exports
-        self.call = Call(network, multiple, output, dtype)
-        self._graphs = Graphs(network) if graphs else None
+        self.call, self._graphs = Call(network, multiple, output, dtype), Graphs(network) if graphs else None
         self.network, self.inputs, self.target, self.mode = network.eval(), inputs, target, mode
         self.supervised: Mapping[str, float] = supervised or {"l1": 1.0}
         self.supervised_gates, self.best_of, self.rows_at_once = supervised_gates, best_of, rows_at_once

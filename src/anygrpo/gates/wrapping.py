@@ -139,6 +139,11 @@ def with_gates(network: nn.Module, *gates: Gate) -> nn.Module:
             Text(f"two gates are called {sorted(twice)}", f"有两个门控都叫 {sorted(twice)}"),
             Text("give each a name of its own", "请给每个单独的名称"),
         )
+    if isinstance(network, torch.jit.ScriptModule):
+        raise ConfigError(
+            Text("a scripted module (torch.jit) takes no gates", "脚本化模块（torch.jit）无法放入门控"),
+            Text("return the module that it was scripted from", "请返回脚本化之前的模块"),
+        )
     held = Held(network)
     for one in gates:
         held.add(one)

@@ -22,6 +22,8 @@ FUNCTIONS = {
     "normalised_by_the_batch": ("(x - y).abs().flatten(1).mean(1) / (x - y).abs().mean()", "another number beside"),
     "per_pixel": ("-(x - y).abs().mean(1)", r"shape \[2, 16, 16\]"),
     "broken": ("x.no_such_thing()", "fails"),
+    "not_finite": ("(x - y).flatten(1).mean(1) / 0", "for two ordinary pictures"),
+    "complex": ("(x - y).flatten(1).mean(1) * 1j", "for two ordinary pictures"),
     "right": ("-(x - y).abs().flatten(1).mean(1)", ""),
     "column": ("-(x - y).abs().flatten(1).mean(1, keepdim=True)", ""),
 }

@@ -140,6 +140,14 @@ def _try(config: PerceptualConfig, measure: Measure, side: int) -> None:
             ),
             WANTED,
         )
+    if both.is_complex() or not bool(torch.isfinite(both.double()).all()):
+        raise ConfigError(
+            Text(
+                f"{name.en} gives {both.flatten().tolist()} for two ordinary pictures",
+                f"{name.zh}对两张普通图像给出 {both.flatten().tolist()}",
+            ),
+            Text("it must return a finite real number for each", "它应对每张图像返回一个有限的实数"),
+        )
     alone = torch.cat([first.reshape(-1), last.reshape(-1)]).double()
     both = both.reshape(-1).double()
     if not torch.allclose(both, alone, rtol=TOLERANCE, atol=1e-6, equal_nan=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from anygrpo.gates.restoration.quality import Quality, as_saved
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.strips import write_strips
 from anygrpo.spoken import Text
+
+log = logging.getLogger("anygrpo")
+BEYOND = 0.25
+"""Share of numbers far outside of [0, 1] that is told."""
 
 
 class RestorationTask(Task):
@@ -51,6 +56,7 @@ class RestorationTask(Task):
                     "请减小 task.patch，或增大 task.picture_size",
                 ),
             )
+        self._looked = False
         self._pool = Pool(train, config, seed)
         self.pool = range(len(self._pool))
         self._held = HeldOut(Pool(held_out, config, seed), config.held_out_repeats)
@@ -100,6 +106,7 @@ class RestorationTask(Task):
                 reasons[places[place]] = "non-finite pixel"
             once, row = p.unique(return_inverse=True)
             clean = torch.stack([prompts[i]["clean"] for i in once.tolist()]).to(restored.device)[row]
+            self._range(restored)
             values = {name: x.cpu() for name, x in self.quality.measures(restored.nan_to_num(), clean).items()}
             rewards[p, g] = self.quality.reward(values) - self._start(prompts, p.tolist())
             for name, x in values.items():
@@ -111,6 +118,22 @@ class RestorationTask(Task):
         for place in reasons:
             valid[place] = False
         return Scores(rewards, components, valid, reasons, parts=placed(parts, shape) if parts else None)
+
+    def _range(self, restored: Tensor) -> None:
+        """Tells once of outputs that are in another range than pictures."""
+        wide, below = (float(x.float().mean()) for x in (restored > 1.5, restored < -0.2))
+        if self._looked or max(wide, below) < BEYOND:
+            return
+        self._looked = True
+        likely = "0 to 255" if wide > below else "-1 to 1"
+        share, low, high = max(wide, below), float(restored.min()), float(restored.max())
+        told = Text(
+            f"{share:.0%} of the restored numbers lie far beyond [0, 1] ({low:.3g} to {high:.3g}) and are clipped; if "
+            f"the network's range is {likely}, scale its output",
+            f"复原结果中 {share:.0%} 的数远在 [0, 1] 之外（{low:.3g} 到 {high:.3g}），会被截断；"
+            f"若网络的范围是 {likely}，请缩放它的输出",
+        )
+        log.warning("%s", told.said())
 
     def _start(self, prompts: list[Prompt], places: list[int]) -> Tensor:
         """[n]: the reward of the degraded pictures themselves where rewards are relative, else 0."""
