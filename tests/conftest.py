@@ -8,14 +8,15 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import nullcontext
 
 import pytest
+from processor import GPU, processor_alone
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-if not Path("/dev/nvidiactl").exists():  # Triton reads it once, when it is first imported, by whichever test
+if not GPU:  # Triton reads it once, when it is first imported, by whichever test
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Started by nohup or in the background, the tests would hand an ignored signal on to every process that they start.
@@ -36,3 +37,10 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     else:
         os.environ["TMPDIR"] = known
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test marked `cpu`, and the fixtures made for it, find no GPU."""
+    with processor_alone() if item.get_closest_marker("cpu") else nullcontext():
+        return (yield)

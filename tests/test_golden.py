@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cpu
+
 SCRIPT = Path(__file__).parents[1] / "scripts/golden.py"
 spec = importlib.util.spec_from_file_location("golden_runs", SCRIPT)
 golden = importlib.util.module_from_spec(spec)

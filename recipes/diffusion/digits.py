@@ -47,7 +47,7 @@ class Denoiser(nn.Module):
         )
 
     def forward(self, x: Tensor, timestep: Tensor, digit: Tensor) -> Tensor:
-        rate = 2.0 ** torch.arange(8)
+        rate = 2.0 ** torch.arange(8, device=x.device)
         angle = timestep.float()[:, None] / 1000 * rate
         given = self.digit(digit) + self.level(torch.cat([angle.sin(), angle.cos()], -1))
         h = self.read(x.flatten(1)) + given

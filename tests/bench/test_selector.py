@@ -27,10 +27,10 @@ def test_our_worker_counts_its_work_and_saves_its_gradient(tmp_path):
     assert made["parameters"] == sum(p.numel() for p in network_of(TINY).parameters())
     saved = torch.load(tmp_path / "first.pt")
     assert saved["chosen"].shape == (3, 4, 2)
-    plain = plain_gradient(saved["chosen"])
+    plain = plain_gradient(saved["chosen"].cpu())
     assert saved["gradient"].keys() == plain.keys()
     for name, expected in plain.items():
-        torch.testing.assert_close(saved["gradient"][name], expected, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(saved["gradient"][name].cpu(), expected, atol=1e-6, rtol=1e-4)
 
 
 def plain_gradient(chosen):

@@ -105,7 +105,7 @@ def test_an_sd3_like_transformer_by_factory(lora):
     rollout = policy.sample(["a cat", "a blue dog"], 2, seed=3)
     assert rollout.samples["latents"].shape == (2, 2, 3, 16, 8, 8)
     out = policy.evaluate(rows(rollout), slice(0, 2), frozenset({"kl"}))
-    assert torch.allclose(out.log_probs, torch.zeros(4, 2), atol=1e-4)
+    assert float(out.log_probs.detach().abs().max()) < 1e-4
     z2, n = policy.z2(rollout.samples)
     assert n == 4 * 2 * 1024
     assert abs(z2 - 1) < 6 * math.sqrt(2 / n)

@@ -132,13 +132,13 @@ def test_nft_is_the_published_loss(beta):
     with torch.no_grad():
         p.denoiser.a += 0.05
         p.denoiser.b -= 0.1
-    advantages = torch.tensor([1.3, -0.4, -2.0, 5.0])
+    advantages = torch.tensor([1.3, -0.4, -2.0, 5.0], device=p.device)
     out = p.evaluate(r, slice(0, 2), frozenset({"supervised"}))
     ours = (-advantages[:, None] * out.log_probs).mean() + out.losses["supervised"].mean()
     ours.backward()
 
-    a = torch.tensor(0.35, dtype=torch.float64, requires_grad=True)
-    b = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
+    a = torch.tensor(0.35, dtype=torch.float64, device=p.device, requires_grad=True)
+    b = torch.tensor(-0.3, dtype=torch.float64, device=p.device, requires_grad=True)
     x0, noise, s = r["final"][:, None].double(), r["noise"].double(), r["levels"].double()[..., None, None, None]
     noised = (1 - s) * x0 + s * noise
     v, old = a * noised + b, 0.3 * noised - 0.2
@@ -164,7 +164,8 @@ def test_one_beta_means_one_strength(reduction):
         r = rows(p.sample(["a", "b"], 4, seed=3))
         with torch.no_grad():
             p.denoiser.b += 1e-3
-        advantages, sizes = torch.tensor([1.0, -1, 1, -1, 1, 1, -1, -1])[:, None], []
+        advantages = torch.tensor([1.0, -1, 1, -1, 1, 1, -1, -1], device=p.device)[:, None]
+        sizes = []
         for pick in (lambda e: -(advantages * e.log_probs).mean(), lambda e: e.kl.mean()):
             p.trainable().zero_grad()
             pick(p.evaluate(r, slice(0, 1), frozenset({"kl"}))).backward()
@@ -180,7 +181,7 @@ def test_flow_grpos_kl_leaves_the_step_length_out():
     r = rows(p.sample(["a"], 2, seed=3))
     with torch.no_grad():
         p.denoiser.b += 0.01
-    kl = p.evaluate(r, slice(0, 9), frozenset({"kl"})).kl
+    kl = p.evaluate(r, slice(0, 9), frozenset({"kl"})).kl.cpu()
     s = p.parts.scheduler.sigmas.double()[:10]
     g = 0.7 * (s / (1 - torch.where(s >= 1, s[1], s))).sqrt()
     dt = s[:-1] - s[1:]
@@ -282,7 +283,7 @@ def test_opening_at_a_far_update_follows_nothing(monkeypatch):
     p = policy(average=0.5, average_every=1)
     p.version = 500
     assert len(seen) == 1
-    assert torch.equal(p.carried()["average"]["b"], p.denoiser.b)
+    assert torch.equal(p.carried()["average"]["b"], p.denoiser.b.cpu())
 
 
 def test_a_rank_that_writes_no_checkpoint_carries_no_average(monkeypatch):

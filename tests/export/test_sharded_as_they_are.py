@@ -18,6 +18,8 @@ from anygrpo.train.checkpoint import newest, problems
 from anygrpo.train.loop import train
 from anygrpo.train.sharded import full_state, sharded_blocks
 
+pytestmark = pytest.mark.cpu
+
 
 def language(folder, base, kind):
     """A run of two ranks; the trained weights, and how many blocks were sharded."""

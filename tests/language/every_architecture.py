@@ -100,6 +100,7 @@ def main() -> None:
         (made, found), *older = map(read, given.files)
         PAGE.write_text(architectures.page(found, made, older), encoding="utf-8")
         return
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all is of the processor, and with a GPU no forked child can train
     with given.files[0].open("w", encoding="utf-8") as out:
         print(json.dumps(versions()), file=out, flush=True)
         for row in rows(kinds(), given.jobs, given.seconds):

@@ -74,7 +74,7 @@ def test_stored_log_probs_are_those_of_the_temperature_that_drew():
     row = generate(p, [one], Plan(beams=0, samples=((1.7, 6),), random=2, retrieved=0), 0)[0]
     p.temperature = 1.7
     drawn = [g for g in row if g.method == "sample"]
-    again = p.replay([one], Stored([[g.selection for g in drawn]]), 0).log_probs[0].sum(-1)
+    again = p.replay([one], Stored([[g.selection for g in drawn]]), 0).log_probs[0].sum(-1).cpu()
     torch.testing.assert_close(torch.tensor([g.log_prob for g in drawn]), again, atol=1e-5, rtol=0)
     assert all(g.log_prob == pytest.approx(-math.log(6 * 5)) for g in row if g.method == "random")
     assert p.temperature == 1.7

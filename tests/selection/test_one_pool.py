@@ -47,7 +47,9 @@ def outcome(policy, given, one_update):
     for index in (slice(None), torch.tensor([17, 0, 1, 8, 9])):
         policy.network.zero_grad()
         made = policy.evaluate(tree_map(lambda x, i=index: x.flatten(0, 1)[i], rollout.samples), slice(None), want)
-        (torch.linspace(-1, 2, made.log_probs.numel()).view_as(made.log_probs) * made.log_probs).sum().backward()
+        (
+            torch.linspace(-1, 2, made.log_probs.numel()).to(made.log_probs).view_as(made.log_probs) * made.log_probs
+        ).sum().backward()
         out += [made.log_probs.detach(), *(p.grad.clone() for p in policy.network.parameters() if p.grad is not None)]
     return out
 

@@ -152,7 +152,8 @@ def test_entropy_and_kl_are_exact():
     same = policy.evaluate(rows(rollout), ALL, frozenset({"entropy", "kl"}))
     assert same.kl.abs().max() < 1e-6
     with torch.no_grad():
-        policy.network.decoder.query.weight.add_(0.3 * torch.randn(16, 16, generator=torch.Generator().manual_seed(1)))
+        weight = policy.network.decoder.query.weight
+        weight.add_(0.3 * torch.randn(16, 16, generator=torch.Generator().manual_seed(1)).to(weight))
     moved = policy.evaluate(rows(rollout), ALL, frozenset({"entropy", "kl"}))
     with policy.reference():
         reference = policy.evaluate(rows(rollout), ALL)
@@ -222,7 +223,7 @@ def test_dropout_spoils_scoring_only_where_asked_for():
         log_ratio = policy.evaluate(rows(rollout), ALL).log_probs.view(8, 8, 2) - rollout.log_probs
         return (log_ratio.exp() - 1 - log_ratio).mean().item()
 
-    assert gap() < 1e-9
+    assert gap() < 1e-8
     assert gap(dropout_in_scoring=True) > 0.05  # a "KL" with no update at all
 
 
@@ -344,13 +345,13 @@ def test_candidates_see_each_other_only_in_a_set_encoder_and_never_their_order()
         [one["candidates"][:3], torch.randn(1, 6, generator=torch.Generator().manual_seed(9))]
     )
     for layers, differs in ((0, False), (1, True)):
-        network = build(config(set_layers=layers), 0).network
+        network = build(config(set_layers=layers, device="cpu"), 0).network
         items = [
             network.encoder(p["query"][None], p["candidates"][None], torch.ones(1, 4).bool())[1][0, :3]
             for p in (one, two)
         ]
         assert (not torch.allclose(*items, atol=1e-5)) == differs
-    network = build(config(set_layers=2), 0).network
+    network = build(config(set_layers=2, device="cpu"), 0).network
     order = torch.tensor([2, 0, 3, 1])
     whole = torch.ones(1, 4).bool()
     straight = network.encoder(one["query"][None], one["candidates"][None], whole)
@@ -399,7 +400,7 @@ def test_what_was_sampled_for_one_update_is_not_computed_twice(decision, monkeyp
     gradients = []
     for policy, rollout in ((free, a), (kept, b)):
         made = policy.evaluate(rows(rollout), ALL).log_probs
-        (made * torch.arange(1.0, made.numel() + 1).view(made.shape)).sum().backward()
+        (made * torch.arange(1.0, made.numel() + 1).to(made).view(made.shape)).sum().backward()
         gradients.append([p.grad for p in policy.parameters()])
     for x, y in zip(*gradients):
         assert (x is None) == (y is None)

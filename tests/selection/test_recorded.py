@@ -44,7 +44,7 @@ def rows(rollout, index: slice | torch.Tensor = ALL):
 def gradient(policy, samples):
     policy.network.zero_grad()
     made = policy.evaluate(samples, ALL).log_probs
-    (torch.linspace(-1, 2, made.numel()).view_as(made) * made).sum().backward()
+    (torch.linspace(-1, 2, made.numel()).to(made).view_as(made) * made).sum().backward()
     return made.detach(), {n: p.grad.clone() for n, p in policy.network.named_parameters() if p.grad is not None}
 
 

@@ -44,7 +44,7 @@ def moved(policy, by=0.3):
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for p in policy.parameters():
-            p.add_(by * torch.randn(p.shape, generator=generator))
+            p.add_(by * torch.randn(p.shape, generator=generator).to(p))
 
 
 def test_earlier_draws_come_back_with_the_log_probabilities_they_were_drawn_with():
@@ -101,7 +101,7 @@ def test_corrected_old_draws_estimate_the_present_policys_reward():
     behaviour, mask = rollout.log_probs[0, old], rollout.mask[0, old]
     present = policy.evaluate(rows, ALL).log_probs.detach()
     made = importance_correction(present, behaviour, mask, cap=1e6, level="sequence")
-    rewards = torch.tensor([reward[tuple(a)] for a in rows["chosen"].tolist()])
+    rewards = torch.tensor([reward[tuple(a)] for a in rows["chosen"].tolist()]).to(present)
     terms = made.weights[:, 0] * rewards
     error = terms.std().item() / len(terms) ** 0.5
     assert terms.mean().item() == pytest.approx(now, abs=4 * error)

@@ -1,33 +1,36 @@
-"""A function on several ranks: forked processes joined by gloo."""
+"""A function on several ranks: processes joined by gloo. They are forked, which is quick; on a machine with a GPU,
+where a forked child cannot train, they come from a server that has only imported torch, and they find no GPU."""
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from processor import GPU, processor_alone
 
 
 def on_ranks(count: int, function: Callable[..., Any], *arguments: Any, seconds: float = 60) -> list[Any]:
     """What `function(*arguments)` returns on each rank. One rank is this process, without a process group.
+
+    Args:
+        function: of a module, not of another function: it goes to its process by name.
 
     Raises:
         AssertionError: a rank raised, or did not end in time; its traceback is in the message.
     """
     if count == 1:
         return [function(*arguments)]
-    context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
-        pairs = [context.Pipe(duplex=False) for _ in range(count)]
-        workers = [
-            context.Process(target=_rank, args=(r, count, folder, pairs[r][1], function, arguments), daemon=True)
-            for r in range(count)
-        ]
-        for worker in workers:
-            worker.start()
+        pairs = [multiprocessing.Pipe(duplex=False) for _ in range(count)]
+        workers = [begun(_rank, r, count, folder, pairs[r][1], _sent(function), arguments) for r in range(count)]
         try:
             answers = [_answer(pairs[r][0], r, seconds) for r in range(count)]
         finally:
@@ -37,6 +40,41 @@ def on_ranks(count: int, function: Callable[..., Any], *arguments: Any, seconds:
     broken = [text for good, text in answers if not good]
     assert not broken, "\n".join(broken)
     return [value for _, value in answers]
+
+
+def begun(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A process that has begun `function(*arguments)`, and may train."""
+    context: Any = multiprocessing.get_context("forkserver" if GPU else "fork")
+    worker = context.Process(target=_sent(function), args=arguments, daemon=True)
+    with processor_alone():  # the server, begun by the first of them, keeps this environment
+        if GPU:
+            context.set_forkserver_preload(["torch", "anygrpo.train.build"])
+            multiprocessing.current_process()._config.setdefault(
+                "tempdir", tempfile.mkdtemp()
+            )  # the session's to sweep
+        worker.start()
+    return worker
+
+
+def _sent(function: Callable[..., Any]) -> Callable[..., Any]:
+    return _Sent(function) if GPU else function
+
+
+class _Sent:
+    """A function of a test's module, by file and name: pytest's modules cannot be imported by their own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.module, self.name, self.file = function.__module__, function.__qualname__, function.__code__.co_filename
+
+    def __call__(self, *arguments: Any) -> Any:
+        module = sys.modules.get(self.module) or self._loaded()
+        return getattr(module, self.name)(*arguments)
+
+    def _loaded(self) -> ModuleType:
+        spec: Any = importlib.util.spec_from_file_location(self.module, self.file)
+        module = sys.modules[self.module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
 
 
 def beside(function: Callable[..., Any], *arguments: Any, seconds: float = 20) -> list[Any]:

@@ -289,6 +289,7 @@ def _on_ranks(folder):
     return adaptive.book.state(), adaptive.heat.value, {k: v.tolist() for k, v in run.policy.net.state_dict().items()}
 
 
+@pytest.mark.cpu
 def test_ranks_share_a_book_a_temperature_and_the_budget(tmp_path):
     """Seven prompts on two and on three ranks: groups of sizes that other ranks do not have are joined."""
     for count in (2, 3):

@@ -263,6 +263,7 @@ def slept(folder, seconds):
     return run.policy.net.weight.tolist()
 
 
+@pytest.mark.cpu
 def test_a_slow_rank_changes_nothing(tmp_path):
     quick = on_ranks(2, slept, tmp_path / "quick", 0.0, seconds=120)
     late = on_ranks(2, slept, tmp_path / "late", 0.5, seconds=120)
@@ -284,6 +285,7 @@ def failing_disk(folder):
     return None
 
 
+@pytest.mark.cpu
 def test_a_disk_full_on_one_rank_is_said_by_all(tmp_path):
     for code, text in on_ranks(2, failing_disk, tmp_path):
         assert code == errno.ENOSPC

@@ -117,6 +117,7 @@ def offline(folder):
     return run.policy.net.weight.detach().tolist()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_teach_as_one(tmp_path, ranks):
     (one,) = on_ranks(1, offline, tmp_path / "one")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ranks import begun
 from runs import run_of
 
 from anygrpo.errors import TrainingError
@@ -20,6 +20,8 @@ from anygrpo.train import checkpoint
 from anygrpo.train.build import resumed_run
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
+
+pytestmark = pytest.mark.cpu
 
 VOLATILE = ("time/", "throughput/", "memory/")
 STEPS = 24
@@ -36,10 +38,7 @@ def life(folder: Path, training: dict) -> None:
 
 
 def born(*arguments: object) -> BaseProcess:
-    way = "spawn" if torch.cuda.is_initialized() else "fork"  # CUDA cannot be begun again in a fork
-    process: BaseProcess = multiprocessing.get_context(way).Process(target=life, args=arguments, daemon=True)
-    process.start()
-    return process
+    return begun(life, *arguments)
 
 
 def steady(folder: Path) -> list[dict]:

@@ -145,6 +145,7 @@ def two_ranks(folder):
     return metrics, torch.cat([p.grad.flatten() for p in run.updater.parameters]).tolist()
 
 
+@pytest.mark.cpu
 def test_ranks_correct_and_report_as_one(tmp_path):
     ((metrics, gradient),) = on_ranks(1, two_ranks, tmp_path)
     assert 0 < metrics["mismatch/truncated"] < 1

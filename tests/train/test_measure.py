@@ -366,6 +366,7 @@ def test_sums_without_counts_give_no_mean():
 
 
 def test_peak_memory_is_in_gibibytes(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(measure.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3 * 2**20))
     monkeypatch.setattr(measure.sys, "platform", "linux")  # kibibytes
     assert measure.memory_gb() == 3.0

@@ -17,6 +17,8 @@ from anygrpo.train.folder import read_rows
 from anygrpo.train.log_probs import with_reference
 from anygrpo.train.loop import remaining_steps, train
 
+pytestmark = pytest.mark.cpu
+
 WHOLE_BATCH = ["batch", "whitened", "overall", "gdpo", "gpg", "running"]
 
 

@@ -27,6 +27,8 @@ from anygrpo.train.folder import RunFolder
 from anygrpo.train.measure import entropy_estimate
 from anygrpo.train.terms import Tally
 
+pytestmark = pytest.mark.cpu
+
 
 def both(function):
     """The function's two answers, the first of which is of this process."""

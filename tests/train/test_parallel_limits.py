@@ -13,6 +13,8 @@ from anygrpo.train.collect import joined
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
 
+pytestmark = pytest.mark.cpu
+
 VOLATILE = ("time/", "throughput/", "memory/")
 LIMIT = 6
 KEYS = {

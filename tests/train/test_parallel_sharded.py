@@ -19,6 +19,8 @@ from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
 from anygrpo.train.sharded import full, full_state, sharded_blocks
 
+pytestmark = pytest.mark.cpu
+
 LM = Path(__file__).parents[1] / "support" / "tiny_lm.py"
 
 
@@ -244,15 +246,16 @@ def test_an_exact_kl_of_sharded_full_weights_is_refused(tmp_path):
     assert all("swaps the reference" in text for text in on_ranks(2, refused, tmp_path / "run"))
 
 
-def test_a_toy_without_blocks_is_refused(tmp_path):
-    def build(folder):
-        try:
-            run_of(folder, "--training.parallel", "fsdp")
-        except ConfigError as error:
-            return str(error)
-        return ""
+def without_blocks(folder):
+    try:
+        run_of(folder, "--training.parallel", "fsdp")
+    except ConfigError as error:
+        return str(error)
+    return ""
 
-    assert all("no list of blocks" in text for text in on_ranks(2, build, tmp_path / "run"))
+
+def test_a_toy_without_blocks_is_refused(tmp_path):
+    assert all("no list of blocks" in text for text in on_ranks(2, without_blocks, tmp_path / "run"))
 
 
 def test_a_dtype_for_shards_needs_shards(tmp_path):

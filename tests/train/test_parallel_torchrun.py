@@ -17,6 +17,8 @@ from anygrpo.train.build import resumed_run
 from anygrpo.train.folder import read_rows
 from anygrpo.train.loop import train
 
+pytestmark = pytest.mark.cpu
+
 FAULTY = """
 import os, time
 from pathlib import Path

@@ -8,8 +8,11 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -158,6 +161,30 @@ def device_of(name: str) -> torch.device:
     return device
 
 
+def float32_as_it_is(dtype: str) -> None:
+    """For a policy in float32: from here on this process convolves in float32 on a GPU too. cuDNN's default rounds what
+    it convolves to TF32 (10 bits of fraction), in another order for another number of rows: a sample, scored again,
+    then differs by more than the clip range of a large latent is wide. Matrix products are torch's, not rounded."""
+    if dtype == "float32":
+        torch.backends.cudnn.allow_tf32 = False
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Inside, float32 products and convolutions are float32's own on a GPU too: what is computed on another device, or
+    in another process, can be compared with them."""
+    cudnn: Any = torch.backends.cudnn
+    every: tuple[Any, ...] = (cudnn.conv, cudnn.rnn, torch.backends.cuda.matmul)
+    before = [one.fp32_precision for one in every]
+    try:
+        for one in every:
+            one.fp32_precision = "ieee"
+        yield
+    finally:
+        for one, precision in zip(every, before):
+            one.fp32_precision = precision
+
+
 def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, torch.dtype]:
     """Settle device, type of the matrix products and threads, and set the process accordingly.
 
@@ -174,4 +201,6 @@ def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, 
         auto = torch.bfloat16 if dtype == "auto" and bfloat16_is_faster() else torch.float32
     else:
         auto = torch.bfloat16 if chosen.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
-    return chosen, auto if dtype == "auto" else getattr(torch, dtype)
+    settled = auto if dtype == "auto" else getattr(torch, dtype)
+    float32_as_it_is(str(settled).removeprefix("torch."))
+    return chosen, settled

@@ -59,6 +59,11 @@ def tree_map2(fn: Callable[[Tensor, Tensor], Tensor], a: Tree, b: Tree) -> Tree:
     return fn(a, b) if isinstance(a, Tensor) else a
 
 
+def on(tree: Tree, device: torch.device) -> Tree:
+    """Every tensor leaf on `device`: where a policy computes, whoever hands it rows."""
+    return tree_map(lambda x: x.to(device), tree)
+
+
 def devices(tree: Tree) -> Tree:
     """The kind of device ("cuda") of every tensor leaf, those of a shared one by name."""
     if isinstance(tree, dict):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.device import exactly
 from anygrpo.denoising.denoiser import model_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def record_call(policy: DiffusionPolicy) -> dict[str, Tensor]:
         prompt = {"prompt": "a photo of a cat", "caption": _known_caption(policy), "length": policy.parts.shape[0]}
         condition = policy.condition_rows([prompt], 1)
         x = torch.randn(1, *policy.parts.shape, generator=torch.Generator().manual_seed(0)).to(policy.device)
-        with policy.mode():
+        with policy.mode(), exactly():
             policy.predict(x, torch.full((1,), len(policy.transitions) // 2, device=policy.device), condition)
     finally:
         handle.remove()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from anygrpo.core.device import of_a_child
+from anygrpo.core.device import exactly, of_a_child
 from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.files import component_of
@@ -105,7 +105,8 @@ def encoded(policy: DiffusionPolicy) -> dict[str, Tensor]:
     for name, module in policy.parts.beside.items():
         encoder: Any = module
         ids = torch.linspace(0, encoder.config.vocab_size - 1, 64, device=policy.device).long().view(8, 8)
-        said = encoder(ids)
+        with exactly():
+            said = encoder(ids)
         every = torch.cat([said[0].flatten(), said.last_hidden_state.flatten()])
         made |= {f"encoders/{name}": every.float().cpu(), f"encoder_ids/{name}": ids.cpu()}
     return made

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from anygrpo.core.device import device_of
+from anygrpo.core.device import device_of, float32_as_it_is
 from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.saved import Form
 from anygrpo.core.task import Stored
-from anygrpo.core.tree import Tree, tree_map
+from anygrpo.core.tree import Tree, on, tree_map
 from anygrpo.denoising import files
 from anygrpo.denoising.averaging import Averaged
 from anygrpo.denoising.decisions import decisions, kl_to_reference, log_prob, log_prob_info
@@ -54,6 +54,7 @@ class DiffusionPolicy(Policy):
     def __init__(self, parts: Parts, transitions: Transitions, config: DenoisingConfig, seed: int):
         self.parts, self.transitions, self.config = parts, transitions, config
         self.device = device_of(config.device)
+        float32_as_it_is(config.dtype)
         self.guidance = 1.0 if parts.embedded_guidance else config.guidance
         self.time_chunk, self.faults = config.time_chunk, config.faults
         self.reduction = REDUCTIONS[config.event_reduction]
@@ -88,8 +89,7 @@ class DiffusionPolicy(Policy):
         generator = torch.Generator(self.device).manual_seed(seed)
         size = (len(prompts) * group_size, *self.parts.shape)
         draw = lambda: torch.randn(size, generator=generator, device=self.device)  # noqa: E731
-        together = group_size if self.config.shared_start else 1
-        shape = (len(prompts), group_size)
+        together, shape = group_size if self.config.shared_start else 1, (len(prompts), group_size)
         rollout = self.rollout(self.condition_rows(prompts, group_size), draw, kept, shape, together)
         rollout.info.update(log_prob_info(self, rollout.samples))
         return rollout
@@ -139,6 +139,7 @@ class DiffusionPolicy(Policy):
             ConfigError: `want` has what these rows cannot give, or a step without noise is to be scored.
         """
         self.check_wanted(want)
+        samples = on(samples, self.device)
         if "clean" in samples:
             return denoising_loss(self, samples, want)
         if "levels" in samples:
@@ -165,6 +166,7 @@ class DiffusionPolicy(Policy):
         return Evaluation(log_probs, kl=kl)
 
     def decode(self, samples: Tree) -> list[list[Any]]:
+        samples = on(samples, self.device)
         final = samples["clean"] if "clean" in samples else samples["final"]
         p, g = final.shape[:2]
         rows = {k: v.flatten(0, 1) for k, v in samples["condition"].items()}
@@ -201,7 +203,7 @@ class DiffusionPolicy(Policy):
 
         It is 1 +- 6 sqrt(2 / n) if and only if the scorer is the sampler. Scored as in training, faults and all.
         """
-        rows = tree_map(lambda x: x.flatten(0, 1), samples)
+        rows = tree_map(lambda x: x.flatten(0, 1), on(samples, self.device))
         squares, count = 0.0, 0.0
         for t in range(rows["steps"].shape[1]):
             with torch.no_grad(), self.mode():

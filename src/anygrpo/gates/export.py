@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from anygrpo.core.device import of_a_child
+from anygrpo.core.device import exactly, of_a_child
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import whole_or_none
 from anygrpo.gates.choosing import deterministic
@@ -128,7 +128,7 @@ def _write(policy: StochasticPolicy, folder: Path, source: dict[str, Any], examp
     about = describe(policy, rows) | {"source": source}
     (folder / "sites.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
     given = {f"input/{i}": x.cpu().contiguous() for i, x in enumerate(rows)}
-    with torch.no_grad():
+    with torch.no_grad(), exactly():  # load.py computes on the processor
         made = policy.run(rows, deterministic("mean"))[0]
     save_file(given | {"output": made.float().cpu().contiguous()}, folder / "example.safetensors")
     make = BUILT_IN

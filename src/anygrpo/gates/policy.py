@@ -13,7 +13,7 @@ from anygrpo.core import thumbnails
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.task import Stored
 from anygrpo.core.trained import frozen_weights, state_of
-from anygrpo.core.tree import Tree
+from anygrpo.core.tree import Tree, on
 from anygrpo.errors import ConfigError
 from anygrpo.gates.best import SITE, best_of, spread_of
 from anygrpo.gates.calling import Call, prepared
@@ -184,7 +184,7 @@ class StochasticPolicy(Examined):
         Rows that differ in size are scored with those of their own. A wanted loss without a target: ConfigError.
         """
         self.check_wanted(want)
-        columns, parts = by_size(samples, self._keys(samples))
+        columns, parts = by_size(on(samples, self.device), self._keys(samples))
         first, last = times.indices(columns)[:2]
         made = [(rows, widened(self._evaluate(part, times, want), last - first)) for rows, part in parts]
         return together(made)

@@ -144,7 +144,7 @@ def content_key(prompt: dict[str, Any]) -> int:
     """64 bits, equal for prompts with equal features and exclusions, and for no others."""
     digest = hashlib.sha256(repr(sorted(prompt.get("excluded", ()))).encode())
     for name in ("query", "candidates"):
-        digest.update(torch.as_tensor(prompt[name], dtype=torch.float32).contiguous().numpy().data)
+        digest.update(torch.as_tensor(prompt[name], dtype=torch.float32).cpu().contiguous().numpy().data)
     return int.from_bytes(digest.digest()[:8], "little")
 
 

@@ -91,7 +91,7 @@ def test_it_goes_back_to_mdm(run):
     assert json.loads((run / "export/args.json").read_text()) == json.loads((run / "mdm/args.json").read_text())
     import anygrpo
 
-    policy = anygrpo.load(run / "run", checkpoint="last").policy
+    policy = anygrpo.load(run / "run", checkpoint="last", device="cpu").policy
     given = {"x": torch.randn(2, 48, 263), "t": torch.tensor([3, 9]), "text": torch.randn(2, 512)}
     every, none = torch.ones(2, 48, dtype=torch.bool), torch.zeros(2, dtype=torch.bool)
     with torch.no_grad():

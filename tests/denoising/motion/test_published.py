@@ -202,7 +202,8 @@ def test_the_network_is_torchs_encoder_with_mdms_tokens(checkpoint):
     x, text = torch.randn(3, 16, 263), torch.randn(3, 512)
     t, dropped = torch.tensor([0, 7, 49]), torch.tensor([False, False, True])
     with torch.no_grad():
-        ours = policy.denoiser(x, t, text=text, frames=torch.ones(3, 16, dtype=torch.bool), dropped=dropped)
+        given = {"text": text, "frames": torch.ones(3, 16, dtype=torch.bool), "dropped": dropped}
+        ours = policy.denoiser.cpu()(x, t, **given)
         table = mdm.position_table(32, 100)
         said = net.embed_text(text * ~dropped[:, None])
         token = net.embed_timestep.time_embed(table[t, 0]) + said
