@@ -16,7 +16,7 @@ from toys import Bandit, BestArm
 
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Scores, Success
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.training import EvaluationConfig
 from anygrpo.train import distributed, parallel, snapshot
 from anygrpo.train.batches import own_part, prepare, weigh
@@ -349,6 +349,7 @@ def joined(monkeypatch, cuda=False, size="2"):
     monkeypatch.setattr(dist, "destroy_process_group", lambda: calls.append("destroyed"))
     monkeypatch.setattr(dist, "get_rank", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(("device", number)))
     return calls
 
@@ -375,6 +376,14 @@ def test_processes_join_and_part(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     with process_group():
+        pass
+    assert calls == []
+
+
+def test_more_ranks_than_gpus_is_said_before_they_join(monkeypatch):
+    calls = joined(monkeypatch, cuda=True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    with pytest.raises(ConfigError, match="rank 3 of this machine has no GPU: it has 3"), process_group():
         pass
     assert calls == []
 

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from anygrpo.errors import TrainingError
+from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.spoken import Text
 from anygrpo.train.folder import RunFolder
@@ -33,12 +33,15 @@ def process_group() -> Iterator[None]:
     """Join the processes that torchrun started; in a plain start there are none to join.
 
     An exception leaves the group as it is: torchrun ends the other ranks.
+
+    Raises:
+        ConfigError: this machine has GPUs, but fewer than ranks.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(_own_gpu())
         dist.init_process_group("cpu:gloo,cuda:nccl", timeout=_PATIENCE)
     else:
         dist.init_process_group("gloo", timeout=_PATIENCE)
@@ -58,6 +61,23 @@ def process_group() -> Iterator[None]:
             ),
         ) from error
     dist.destroy_process_group()
+
+
+def _own_gpu() -> int:
+    """The number of this rank's GPU: its number among the ranks of its machine."""
+    here, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if here < there:
+        return here
+    raise ConfigError(
+        Text(
+            f"rank {here} of this machine has no GPU: it has {there}",
+            f"本机的第 {here} 个进程没有 GPU：本机有 {there} 个",
+        ),
+        Text(
+            f"--nproc-per-node {there}; or CUDA_VISIBLE_DEVICES= before torchrun: all ranks on the processor",
+            f"请用 --nproc-per-node {there}；或在 torchrun 前加 CUDA_VISIBLE_DEVICES=：所有进程都用 CPU",
+        ),
+    )
 
 
 class Follower(RunFolder):
