@@ -51,6 +51,16 @@ def test_everything_of_the_folder_is_on_the_page(folder):
     assert base64.b64encode(PIXEL).decode() in page
 
 
+def test_two_pictures_in_a_folder_of_their_own_are_a_slider_without_a_script(folder):
+    (folder / "pictures" / "rain").mkdir()
+    for name in ("1_input", "2_after"):
+        (folder / "pictures" / "rain" / f"{name}.png").write_bytes(PIXEL)
+    page = run_page(folder, "zh")
+    assert page.count('<div class="slider"') == 1
+    assert "退化图 | 之后" in page
+    assert "<script" not in page
+
+
 def test_a_prompts_pictures_stand_over_its_words_and_nothing_else_is_embedded(folder):
     seen = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
     for file in (folder / "evaluations").glob("*.jsonl"):

@@ -20,6 +20,7 @@ from anygrpo.errors import DataError
 from anygrpo.families import Family, family_of, resolve
 from anygrpo.files import lines_of, toml_table
 from anygrpo.report.headline import asked, headline
+from anygrpo.report.sliders import CSS, sliders
 from anygrpo.report.talk import CSS as TALK
 from anygrpo.report.talk import conversation
 from anygrpo.report.words import WORDS
@@ -246,7 +247,7 @@ def _text(prompt: Any) -> str:
 
 
 def _pictures(folder: Path, words: dict[str, str]) -> str:
-    """pictures/*, embedded."""
+    """pictures/*, embedded; of a folder in it the two pictures over each other."""
     figures = []
     for file in sorted((folder / "pictures").glob("*")):
         kind = mimetypes.guess_type(file.name)[0] or ""
@@ -255,7 +256,9 @@ def _pictures(folder: Path, words: dict[str, str]) -> str:
             data, width = base64.b64encode(raw).decode(), ' class="wide"' if _is_strip(raw) else ""
             image = f'<img alt="{name}" src="data:{kind};base64,{data}">'
             figures.append(f"<figure{width}><figcaption>{name}</figcaption>{image}</figure>")
-    return _section(words["pictures"], f'<div class="pictures">{"".join(figures)}</div>') if figures else ""
+    drawn = sliders(folder / "pictures", words)
+    made = (CSS + "".join(drawn) if drawn else "") + f'<div class="pictures">{"".join(figures)}</div>'
+    return _section(words["pictures"], made) if figures or drawn else ""
 
 
 def _is_strip(raw: bytes) -> bool:

@@ -35,6 +35,8 @@ WORDS = {
     "before": Text("before", "之前"),
     "after": Text("after", "之后"),
     "pictures": Text("Pictures", "图片"),
+    "input": Text("degraded", "退化图"),
+    "drag": Text("drag the lower right corner of the left part", "拖动左侧部分的右下角"),
     "settings": Text("Settings and machine", "设置与机器"),
     "config": Text("Resolved recipe", "解析后的配方"),
     "command": Text("Commands", "命令"),

@@ -327,6 +327,17 @@ def test_strips_are_written_per_degradation(folder: Path, tmp_path: Path) -> Non
     assert len({column.tobytes() for column in columns}) == 4
 
 
+def test_a_slider_is_written_beside_and_a_sets_name_stays_in_the_folder(folder: Path, tmp_path: Path) -> None:
+    task = task_of(folder)
+    prompts = [p | {"degradation": "../rain/heavy"} for p in task.held_out()[:2]]
+    after = [[p["clean"]] for p in prompts]
+    (path,) = task.pictures(prompts, after, after, tmp_path / "run" / "pictures")
+    assert path.parent == tmp_path / "run" / "pictures"
+    shown = {f.name: np.array(Image.open(f)) for f in (tmp_path / "run" / "pictures" / "_rain_heavy").iterdir()}
+    for name, x in (("1_input.png", prompts[0]["degraded"]), ("2_after.png", prompts[0]["clean"])):
+        assert np.array_equal(shown[name], (x * 255).round().byte().permute(1, 2, 0).numpy())
+
+
 def test_config_refuses_what_cannot_be_meant() -> None:
     with pytest.raises(ValueError, match="above high"):
         DegradationConfig(name="noise", low=30, high=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,21 @@ def write_strips(
             for i in places
             for c in [prompts[i]["clean"][None]]
         ]
+        name = re.sub(r"[^\w .-]", "_", name).strip(". ") or "pairs"  # a set may be called anything
         path = folder / f"{name}_{sum(gains) / len(gains):+.2f}dB.png"
         sheet = (torch.cat(rows, 1) * 255).round().byte().permute(1, 2, 0).numpy()
         Image.fromarray(sheet).save(path)
         paths.append(path)
+        write_slider(prompts[places[0]]["degraded"], after[places[0]][0], folder / name)
     return paths
+
+
+def write_slider(degraded: Tensor, after: Tensor, folder: Path) -> None:
+    """The two pictures that report.html lays over each other: 1_input.png, 2_after.png, where they are of one size."""
+    from PIL import Image
+
+    if degraded.shape != after.shape or degraded.shape[0] != 3:
+        return
+    folder.mkdir(exist_ok=True)
+    for name, x in (("1_input.png", degraded), ("2_after.png", after)):
+        Image.fromarray((as_saved(x.cpu()) * 255).round().byte().permute(1, 2, 0).numpy()).save(folder / name)
