@@ -273,7 +273,7 @@ def test_a_row_of_numbers(made, monkeypatch):
     run = made(
         algorithm={"beta": 0.3, "temperature": 0.5, "prompts_per_step": 3, "group_size": 4}, evaluation={"every": 5}
     )
-    monkeypatch.setattr(module.measure, "memory_gb", lambda: 1.5)
+    monkeypatch.setattr(module.measure, "memory_gb", lambda device: 1.5)
     row, _ = recorded(run, 1, {"grad_norm/total": 2.0}, _seconds={"sample": 2.0, "update": 0.5})
     assert (row["step"], row["stage"], row["lr"], row["beta"], row["temperature"]) == (1, "grpo", 0.02, 0.3, 0.5)
     assert (row["samples/seen"], row["steps_refused"], row["grad_norm/total"]) == (12.0, 0.0, 2.0)

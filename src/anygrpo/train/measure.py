@@ -199,10 +199,10 @@ _MEANS = {
 }
 
 
-def memory_gb() -> float:
-    """Peak memory of this process: the device's where there is one, else resident."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 2**30
+def memory_gb(device: torch.device) -> float:
+    """Peak memory of this process where the policy computes: of its GPU, else resident."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
     return resident_gb()
 
 

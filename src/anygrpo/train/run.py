@@ -218,7 +218,7 @@ class Run:
         row |= {f"time/{phase}": s for phase, s in self._seconds.items()}
         row["time/step"] = sum(self._seconds.values())
         row["throughput/decisions_per_s"] = float(rollout.mask.sum()) / max(row["time/step"], 1e-9)
-        row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb())))
+        row["memory/peak_gb"] = float(max_over_ranks(torch.tensor(measure.memory_gb(self.updater.device))))
         self.emit(row)
         self._unusable.see(every, planned.stage.source != "policy" or self.teaches)
 

@@ -181,8 +181,6 @@ def _bytes(files: Iterator[Path]) -> int:
 
 def _take(folder: Path, steps: int, launched: float) -> Trial:
     """In the process of its own: run, and measure what is left."""
-    import torch
-
     from anygrpo.train import checkpoint, measure
     from anygrpo.train.build import new_run
     from anygrpo.watch.session import go
@@ -210,7 +208,7 @@ def _take(folder: Path, steps: int, launched: float) -> Trial:
         checkpoint=taker.checkpoint,
         end=end,
         memory_gb=measure.resident_gb(),
-        device_gb=measure.memory_gb() if torch.cuda.is_available() else None,
+        device_gb=measure.memory_gb(run.updater.device) if run.updater.device.type == "cuda" else None,
         checkpoint_bytes=_bytes(held[-1].rglob("*")) if held else 0,
         row_bytes=sum(map(len, rows)) / max(len(rows), 1),
         samples_bytes=each["samples"],

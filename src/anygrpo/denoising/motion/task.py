@@ -135,7 +135,7 @@ class MotionTask(Task):
                     reasons[(p, g)] = why
                 else:
                     valid[p, g] = True
-                    good.append((p, g, motion))
+                    good.append((p, g, motion.cpu()))
         components = {name: torch.zeros(shape) for name in PARTS}
         for (p, g, _), parts in zip(good, self.parts([(prompts[p], m) for p, _, m in good])):
             for name, value in parts.items():
@@ -192,14 +192,14 @@ class MotionTask(Task):
 
     def places(self, motion: Tensor) -> dict[str, Tensor]:
         """World positions {joint: [length, 3]} of a motion of standardised features."""
-        return decode(self.bank.scaler.undo(motion), self.layout)
+        return decode(self.bank.scaler.undo(motion.cpu()), self.layout)
 
     # -- held-out measures and pictures ------------------------------------------------------------------------------
 
     def measure(self, prompts: list[Prompt], outputs: list[list[Any]]) -> dict[str, float]:
         """The judge's agreement, its Frechet distance to captured motion, diversity within captions, and every physical
         part: none of them but the parts with a weight is what the reward optimises."""
-        pairs = [(p, row[0]) for p, row in zip(prompts, outputs) if self._unreadable(row[0]) is None]
+        pairs = [(p, row[0].cpu()) for p, row in zip(prompts, outputs) if self._unreadable(row[0]) is None]
         if not pairs:
             return {}
         judged = self.agreement(self.judge, pairs)
