@@ -203,7 +203,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "memory/peak_gb",
         "GiB",
-        Text("Peak memory of the process (of the GPU where the policy is on one).", "进程峰值内存（策略在 GPU 上时为显存）。"),
+        Text(
+            "Peak memory: of the GPU that the policy is on, else of the process.",
+            "峰值内存：策略在 GPU 上时为显存，否则为进程内存。",
+        ),
         "largest allocation so far / 2^30",
         Text("below the machine's memory; steady after the first steps", "小于机器内存；前几步后平稳"),
         Text(
