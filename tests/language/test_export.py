@@ -1,6 +1,10 @@
 """Out of the house and back: each format loaded by the plain library, a lie found, and every way to start again."""
 
 import json
+import runpy
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,12 +36,30 @@ def base(tmp_path):
 def policy(model, moved=0.1, **given):
     settings = {"train": "lora", "lora": LoraConfig(rank=3, alpha=5), "dtype": "float32"} | given
     config = CausalLMConfig(kind="causal_lm", model=str(model), max_new_tokens=6, device="cpu", threads=1, **settings)
-    made = build(config, 3)
+    return moved_by(moved, build(config, 3))
+
+
+def moved_by(size, made):
     torch.manual_seed(5)
     with torch.no_grad():
         for p in made.parameters():
-            p.add_(moved * torch.randn_like(p))
+            p.add_(size * torch.randn_like(p))
     return made
+
+
+def saved_run(made, base, run):
+    """A run's folder with one checkpoint, which is returned."""
+    from safetensors.torch import save_file
+
+    folder = run / "checkpoints" / "step_00000004"
+    folder.mkdir(parents=True)
+    state = {name: value.contiguous().clone() for name, value in state_of(made.trainable()).items()}
+    save_file(state, folder / "policy.safetensors")
+    (run / "config.toml").write_text(
+        f'[policy]\nkind = "causal_lm"\nmodel = "{base}"\ntrain = "{made.config.train}"\n'
+        "[policy.lora]\nrank = 3\nalpha = 5\n"
+    )
+    return folder
 
 
 def log_probs(made, rollout):
@@ -93,21 +115,83 @@ def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_traine
     assert told["limit"] > 1e-3
 
 
-@pytest.mark.parametrize("damage", ["the base's", "twice the training"])
-def test_merged_in_bfloat16_without_the_training_is_refused(base, tmp_path, damage):
-    """The folder has no say in what it may lack: the base's projections in it were allowed once."""
+def begun(start, base, tmp_path, **given):
+    """A policy from each of the ways to begin, trained since; adapters of other sizes lie in the starts themselves."""
+    if start == "memory":
+        settings = {"max_new_tokens": 6, "device": "cpu", "threads": 1, "dtype": "bfloat16"} | given
+        return moved_by(0.02, causal_lm(tiny.model("llama"), tiny.tokenizer(), **settings))
+    if start == "adapter":
+        export(policy(base, lora=LoraConfig(rank=2, alpha=4)), tmp_path / "start", "peft", PROMPTS)
+    if start == "run":
+        saved_run(policy(base), base, tmp_path / "start")
+    return policy(base if start == "folder" else tmp_path / "start", moved=0.02, **{"dtype": "bfloat16"} | given)
+
+
+def begun_with(made, start):
+    """Every weight as it was before training."""
+    model = loading.load_model(str(start), torch.bfloat16 if made.config.train == "lora" else torch.float32, "cpu")
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def here(command, **_):
+    """The certificate's file in this process: the first export of each test has shown that it runs in its own."""
+    argv, sys.argv = sys.argv, command[1:]
+    try:
+        runpy.run_path(command[1], run_name="__main__")
+    finally:
+        sys.argv = argv
+    return subprocess.CompletedProcess(command, 0, "", "")
+
+
+def spoil(folder, damage, was):
+    """Training gone, at half or twice its strength, or its first weight under another key."""
     from safetensors.torch import load_file, save_file
 
-    made, folder = policy(base, dtype="bfloat16"), tmp_path / "merged"
-    export(made, folder, "merged", PROMPTS)
-    file, was = folder / "model.safetensors", load_file(f"{base}/model.safetensors")
+    adapters = folder / "adapter_model.safetensors"
+    file = adapters if adapters.exists() else folder / "model.safetensors"
     weights = load_file(file)
-    for name in weights.keys() & {n for n in was if "proj" in n}:
-        moved = 2 * weights[name].float() - was[name].float()
-        weights[name] = (was[name] if damage == "the base's" else moved).to(torch.bfloat16)
+    for name in [n for n in weights if "lora_B" in n or ("proj" in n and n in was)]:
+        start = torch.zeros_like(weights[name]) if file == adapters else was[name].float()
+        part = {"gone": 0.0, "half": 0.5, "twice": 2.0, "key": 1.0}[damage]
+        weights[name] = (start + part * (weights[name].float() - start)).to(weights[name].dtype)
+    if damage == "key":
+        name = next(n for n in weights if "self_attn" in n and ("lora_B" in n or file != adapters))
+        weights[name.replace("self_attn", "attention")] = weights.pop(name)
     save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
-        exporting.certify(made, folder, "merged", PROMPTS)
+
+
+@pytest.mark.parametrize(("start", "train", "format"), [
+    ("folder", "lora", "peft"), ("folder", "lora", "merged"), ("adapter", "lora", "merged"), ("run", "lora", "merged"),
+    ("memory", "lora", "peft"), ("memory", "lora", "merged"), ("run", "all", "full"), ("memory", "all", "full"),
+])  # fmt: skip
+def test_in_bfloat16_a_folder_without_the_training_is_refused_whatever_it_began_from(
+    base, tmp_path, monkeypatch, start, train, format
+):
+    """The folder has no say in what it may lack. The training is small: log-probs in bfloat16 alone do not show it."""
+    made, folder = begun(start, base, tmp_path, train=train), tmp_path / "out"
+    was = begun_with(made, tmp_path / "start" if start in ("adapter", "run") else base)
+    export(made, folder, format, PROMPTS)
+    monkeypatch.setattr(exporting.subprocess, "run", here)
+    told = json.loads((folder / "export.json").read_text())
+    assert told["certified"]
+    assert told["unrounded_gap"] < 1e-5
+    for damage in ("gone", "half", "twice", "key"):
+        spoiled = tmp_path / damage
+        shutil.copytree(folder, spoiled)
+        spoil(spoiled, damage, was)
+        with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
+            exporting.certify(made, spoiled, format, PROMPTS)
+        shutil.rmtree(spoiled)
+    assert not list(tmp_path.glob(".export-*"))
+
+
+def test_a_tied_pair_in_bfloat16_is_measured_without_the_librarys_merge(base, tmp_path):
+    """Which would change the other end, and allow as much."""
+    made = policy(base, lora=LoraConfig(rank=3, alpha=5, targets=("q_proj", "lm_head")), dtype="bfloat16")
+    export(made, tmp_path / "out", "merged", PROMPTS)
+    told = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert told["unrounded_gap"] < 1e-5
+    assert told["limit"] < 0.2
 
 
 def test_a_served_base_is_a_place_and_not_a_name_of_ours(base, monkeypatch):
@@ -163,12 +247,12 @@ def test_a_folder_of_no_numbers_is_refused_in_a_narrow_type_too(base, tmp_path, 
 
 @pytest.mark.parametrize(("train", "format"), [("lora", "merged"), ("lora", "peft"), ("all", "full")])
 def test_a_model_in_memory_is_exported(tmp_path, train, format):
-    """As `causal_lm` makes it; adapters alone have no base on a disk to be checked with, which the folder says."""
+    """As `causal_lm` makes it; adapters are checked on a copy of their base, written and taken away again."""
     made = causal_lm(tiny.model("llama"), tiny.tokenizer(), max_new_tokens=6, device="cpu", threads=1, train=train)
     export(made, tmp_path / "out", format, PROMPTS)
     said = json.loads((tmp_path / "out" / "export.json").read_text())
-    assert said["certified"] == (format != "peft")
-    assert format != "peft" or said["why"] == "the base model is in memory only"
+    assert said["certified"]
+    assert not list(tmp_path.glob(".export-*"))
 
 
 def test_formats_that_a_policy_does_not_have(base, tmp_path):
@@ -182,17 +266,8 @@ def test_formats_that_a_policy_does_not_have(base, tmp_path):
 
 @pytest.mark.parametrize("train", ["lora", "all"])
 def test_a_run_and_its_checkpoint_are_models_to_start_from(base, tmp_path, train):
-    from safetensors.torch import save_file
-
-    made = policy(base, train=train)
-    run = tmp_path / "run"
-    folder = run / "checkpoints" / "step_00000004"
-    folder.mkdir(parents=True)
-    state = {name: value.contiguous().clone() for name, value in state_of(made.trainable()).items()}
-    save_file(state, folder / "policy.safetensors")
-    (run / "config.toml").write_text(
-        f'[policy]\nkind = "causal_lm"\nmodel = "{base}"\ntrain = "{train}"\n[policy.lora]\nrank = 3\nalpha = 5\n'
-    )
+    made, run = policy(base, train=train), tmp_path / "run"
+    folder = saved_run(made, base, run)
     rollout = made.sample(PROMPTS, 2, seed=0)
     for start in (run, folder):
         again = policy(start, moved=0.0)

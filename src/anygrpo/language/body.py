@@ -185,6 +185,15 @@ class Weights:
             else:
                 yield plain, casts.get(name, p.detach())
 
+    @torch.no_grad()
+    def unrounded(self) -> Iterator[tuple[str, Tensor]]:
+        """`merged` in float32: what is trained before any cast."""
+        adapters = {target_of(name, layer): layer for name, layer in adapter_layers(self._core)}
+        for name, p in self._core.named_parameters(remove_duplicate=False):
+            plain = without_wrappers(name)
+            if ".lora_" not in name:
+                yield plain, merge(p, adapters[plain]) if plain in adapters and plain != name else p.detach().float()
+
     def _casts(self) -> dict[str, Tensor]:
         """Casts of the present weights (in `reference`, of its own), for a sampler that shares them."""
         if self._narrow is None:

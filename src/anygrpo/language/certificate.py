@@ -58,17 +58,32 @@ def greedy(model, spec, number):
     return ids[len(prompt) :]
 
 
-def own_gap(spec, dtype, said):
-    """What the narrow type costs in the library: its largest difference to float32. Of merged weights both passes are
-    of the base and the adapters, which the library merges itself: the judged folder is no end of its own ruler."""
-    if spec["wide"]:
-        other = spec | spec["wide"]
-        adapted: Any = load(other, dtype)
-        said = log_probs(adapted.merge_and_unload(), spec)
-        wide = log_probs(load(other, torch.float32), spec)
-    else:
-        wide = log_probs(load(spec, torch.float32), spec)
-    return max((abs(a - b) for x, y in zip(wide, said) for a, b in zip(x, y)), default=0.0)
+def gap(one, two):
+    """The largest difference; NaN where there is one."""
+    found = [abs(a - b) for x, y in zip(one, two) for a, b in zip(x, y)]
+    return float(torch.tensor(found).max()) if found else 0.0
+
+
+def rounded(model, dtype):
+    """Its weights, adapters apart, in the narrow type and written as float32."""
+    for name, p in model.named_parameters():
+        if ".lora_" not in name:
+            p.data = p.data.to(dtype).float()
+    return model
+
+
+def measured(spec, dtype):
+    """(what the narrow type costs in the library on the trained numbers; how far the folder, as float32, is from them).
+
+    The library merges adapters by itself where a merged folder is judged: no pass of the ruler is the folder's.
+    """
+    other, merges = spec | spec["wide"], spec["format"] != "peft" and spec["wide"]["format"] == "peft"
+    merged: Any = lambda model: model.merge_and_unload() if merges else model  # noqa: E731
+    wide = log_probs(load(other, torch.float32), spec)
+    own = gap(wide, log_probs(merged(load(other, dtype)), spec))
+    if spec["format"] != "peft":  # what it may hold: the base of the narrow type and the training, added and cast once
+        wide = log_probs(rounded(merged(rounded(load(other, torch.float32), dtype)), dtype), spec)
+    return own, gap(wide, log_probs(load(spec, torch.float32), spec))
 
 
 def main():
@@ -84,7 +99,7 @@ def main():
         said = {"log_probs": log_probs(model, spec), "transformers": transformers.__version__, "peft": peft.__version__}
         said["greedy"] = [greedy(model, spec, number) for number in range(len(spec["prompts"]))]
         del model
-        said["own_gap"] = 0.0 if dtype == torch.float32 else own_gap(spec, dtype, said["log_probs"])
+        said["own_gap"], said["unrounded_gap"] = measured(spec, dtype) if spec["wide"] else (0.0, 0.0)
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         json.dump(said, file)
 

@@ -31,8 +31,8 @@ from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.replay import listed
+from anygrpo.language.ruler import base_of, ruler
 from anygrpo.language.tasks.pictures import example
-from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
 from anygrpo.models.smollm2 import quiet
 from anygrpo.scratch import Scratch
@@ -119,8 +119,8 @@ def write(policy: CausalLM, folder: Path, format: str) -> None:
         generation_config(policy).save_pretrained(folder)
 
 
-def merged_model(policy: CausalLM) -> Any:
-    """The library's own model with the present weights, adapters added in float32 and cast once.
+def merged_model(policy: CausalLM, wide: bool = False) -> Any:
+    """The library's own model with the present weights, adapters added in float32 and cast once (`wide`: not at all).
 
     Where an adapter sits on one end of a tied pair the two are written apart, so that neither takes the other's.
     """
@@ -128,11 +128,11 @@ def merged_model(policy: CausalLM) -> Any:
     try:
         made = mirror(core)
     except Exception:  # a model that cannot be made without memory
-        made = copy.deepcopy(core)
-        made = made if policy.config.train != "lora" else _unloaded(policy)
+        made = copy.deepcopy(core) if policy.config.train != "lora" else _unloaded(policy, wide)
+        made = made.float() if wide else made
     else:
-        dtype = weights.dtype
-        for name, value in weights.merged():
+        dtype = torch.float32 if wide else weights.dtype
+        for name, value in weights.unrounded() if wide else weights.merged():
             bind(made, name, nn.Parameter(value.detach().to(dtype), requires_grad=False))
     _tie_again(made)
     config: Any = copy.deepcopy(made.config)
@@ -141,8 +141,9 @@ def merged_model(policy: CausalLM) -> Any:
     return made
 
 
-def _unloaded(policy: CausalLM) -> nn.Module:
-    return copy.deepcopy(policy.weights.module).merge_and_unload()  # type: ignore[operator]
+def _unloaded(policy: CausalLM, wide: bool) -> nn.Module:
+    module: Any = copy.deepcopy(policy.weights.module)
+    return (module.float() if wide else module).merge_and_unload()
 
 
 def _tie_again(model: Any) -> None:
@@ -165,43 +166,56 @@ def _tie_again(model: Any) -> None:
 def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> dict[str, Any]:
     """What a fresh process of the plain library says of the folder, beside what the policy says.
 
+    In a narrow type the library's own loss between float32 and that type on the trained numbers (`ruler`) bounds the
+    difference twice over; and the folder, taken as float32, must say what these numbers say, so that training smaller
+    than the type's noise is not lost either.
+
     Raises:
-        TrainingError: they differ by more than `LIMIT` in float32, or, in a narrower type, by more than twice the
-            library's own difference to float32 (of merged weights: after merging the adapters itself); or a greedy
-            token does.
+        TrainingError: log-probs differ by more than `LIMIT` in float32 or that bound in a narrower type, by more than
+            `LIMIT` as float32; or a greedy token does.
     """
     ids = policy.prompts.encode(prompts, NEW)
     asked, own, greedy = _own_answers(policy, ids)
-    base = resolve(policy.config.model) if format == "peft" and policy.config.model != "memory" else None
     dtype = str(policy.weights.dtype).removeprefix("torch.")
-    if format == "peft" and base is None:
-        return {"format": format, "certified": False, "why": "the base model is in memory only"}
-    question = {"folder": str(folder), "format": format, "base": base, "dtype": dtype, "rows": asked, "prompts": ids,
-                "ends": list(policy.prompts.ends), "new": NEW}  # fmt: skip
-    with Scratch("export") as scratch:
-        said = _asked_apart(question | _unrounded(policy, format, scratch), policy.prompts.pictures, scratch)
-    gaps = [abs(a - b) for x, y in zip(own, said["log_probs"]) for a, b in zip(x, y)]
-    gap = float(torch.tensor(gaps).max()) if gaps else 0.0  # NaN where there is one
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place, Scratch("export") as scratch:
+        question = {"folder": str(folder), "format": format, "dtype": dtype, "rows": asked, "prompts": ids,
+                    "base": base_of(policy, Path(place)) if format == "peft" else None,
+                    "wide": ruler(policy, format, Path(place)), "ends": list(policy.prompts.ends),
+                    "new": NEW}  # fmt: skip
+        said = _asked_apart(question, policy.prompts.pictures, scratch)
+    gap, unrounded = _gap(own, said["log_probs"]), said["unrounded_gap"]
     limit = LIMIT if dtype == "float32" else max(LIMIT, 2 * said["own_gap"])
     other = sum(a != b for a, b in zip(greedy, said["greedy"]))
-    wrong = not gap <= limit or (other and dtype == "float32")
-    made = {"format": format, "certified": not wrong, "dtype": dtype, "prompts": len(prompts), "limit": limit,
-            "max_log_prob_gap": gap, "greedy_differ": other, "peft": said["peft"],
+    right = gap <= limit and unrounded <= LIMIT and not (other and dtype == "float32")
+    made = {"format": format, "certified": right, "dtype": dtype, "prompts": len(prompts), "limit": limit,
+            "max_log_prob_gap": gap, "unrounded_gap": unrounded, "greedy_differ": other, "peft": said["peft"],
             "transformers": said["transformers"]}  # fmt: skip
-    if wrong:
-        raise TrainingError(
-            Text(
-                f"the exported folder differs from the policy: log-probs by {gap:.2g} nats (allowed {limit:.2g}), "
-                f"{other} of {len(prompts)} greedy answers",
-                f"导出的文件夹与策略不同：对数概率相差 {gap:.2g} nat（允许 {limit:.2g}），{len(prompts)} "
-                f"个贪心回答中有 {other} 个不同",
-            ),
-            Text(
-                "nothing was written; try another format, or report this model",
-                "没有写入任何内容；请试另一种格式，或报告这个模型",
-            ),
-        )
+    if not right:
+        raise _other(made)
     return made
+
+
+def _gap(one: list[list[float]], two: list[list[float]]) -> float:
+    """The largest difference; NaN where there is one."""
+    gaps = [abs(a - b) for x, y in zip(one, two) for a, b in zip(x, y)]
+    return float(torch.tensor(gaps).max()) if gaps else 0.0
+
+
+def _other(made: dict[str, Any]) -> TrainingError:
+    gap, limit, wide = made["max_log_prob_gap"], made["limit"], made["unrounded_gap"]
+    other, asked = made["greedy_differ"], made["prompts"]
+    return TrainingError(
+        Text(
+            f"the exported folder differs from the policy: log-probs by {gap:.2g} nats (allowed {limit:.2g}), as "
+            f"float32 by {wide:.2g} (allowed {LIMIT:.2g}), {other} of {asked} greedy answers",
+            f"导出的文件夹与策略不同：对数概率相差 {gap:.2g} nat（允许 {limit:.2g}），按 float32 相差 {wide:.2g}（允许 "
+            f"{LIMIT:.2g}），{asked} 个贪心回答中有 {other} 个不同",
+        ),
+        Text(
+            "nothing was written; try another format, or report this model",
+            "没有写入任何内容；请试另一种格式，或报告这个模型",
+        ),
+    )
 
 
 def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]], list[list[float]], list[list[int]]]:
@@ -215,20 +229,6 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     flat = score(hidden, policy.scorer.head(model), targets.token, Support(), targets.decision).log_probs
     own = [part.tolist() for part in flat.float().cpu().split(lengths)]
     return [p + a for p, a in zip(ids, answers)], own, answers
-
-
-def _unrounded(policy: CausalLM, format: str, scratch: Path) -> dict[str, Any]:
-    """Where the library finds the trained numbers in float32: of merged weights the base, and the adapters beside it.
-    They are rounded once more than what was trained, which their own float32 pass cannot tell, and the limit must not
-    come from the folder that it judges."""
-    model = policy.config.model
-    alone = format != "merged" or policy.weights.dtype == torch.float32
-    if alone or model == "memory" or origin(model).kind != "plain":
-        return {"wide": None}
-    module: Any = policy.weights.module
-    with quiet():
-        module.save_pretrained(scratch / "adapters", save_embedding_layers=False)
-    return {"wide": {"format": "peft", "folder": str(scratch / "adapters"), "base": resolve(model)}}
 
 
 def _asked_apart(spec: dict[str, Any], pictures: Pictures | None, scratch: Path) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""What an exported folder is measured by: the numbers that were trained, written apart from the folder that is judged.
+
+A narrow type rounds, so an export in it may differ from the training pass. How far is told by what the plain library
+loses between float32 and that type on these numbers alone; a folder that told it itself would pass whatever it says.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from anygrpo.language.adapters import adapter_layers
+from anygrpo.language.compute.mirror import mirror
+from anygrpo.language.policy import CausalLM
+from anygrpo.models.loading import resolve
+from anygrpo.models.origin import origin
+from anygrpo.models.smollm2 import quiet
+
+
+def base_of(policy: CausalLM, place: Path) -> str:
+    """Where the library loads what the adapters sit on: the model's own folder or Hub name; where training began from
+    an adapter, a run or a model in memory, a copy written to `place`."""
+    model = policy.config.model
+    if model != "memory" and origin(model).kind == "plain":
+        return resolve(model)
+    written = place / "base"
+    if not written.is_dir():
+        with quiet():
+            _without_adapters(policy).save_pretrained(written)
+    return str(written)
+
+
+def ruler(policy: CausalLM, format: str, place: Path) -> dict[str, Any] | None:
+    """How the library loads the trained numbers, unrounded: base and adapters, or the whole model in float32. None
+    where the policy is in float32 and nothing is rounded.
+
+    Adapters on one end of a tied pair cannot be merged by the library without changing the other end, so of these the
+    whole model is written, as it is of a policy without adapters.
+    """
+    if policy.weights.dtype == torch.float32:
+        return None
+    lora = policy.config.train == "lora"
+    if lora and (format == "peft" or not _on_tied(policy)):
+        module: Any = policy.weights.module
+        with quiet():
+            module.save_pretrained(place / "adapters", save_embedding_layers=False)
+        return {"format": "peft", "folder": str(place / "adapters"), "base": base_of(policy, place)}
+    from anygrpo.language.export import merged_model
+
+    with quiet():
+        merged_model(policy, wide=True).save_pretrained(place / "wide")
+    return {"format": "full", "folder": str(place / "wide"), "base": None}
+
+
+def _without_adapters(policy: CausalLM) -> Any:
+    core = policy.weights.base
+    try:
+        made: Any = mirror(core)
+    except Exception:  # a model that cannot be made without memory
+        module: Any = copy.deepcopy(policy.weights.module)
+        made = module.unload()
+    made.config = copy.deepcopy(made.config)
+    if made.config._attn_implementation == "anygrpo":
+        made.config._attn_implementation = "sdpa"
+    inner, outer = made.get_input_embeddings(), made.get_output_embeddings()
+    if inner is not None and outer is not None and torch.equal(inner.weight, outer.weight):
+        outer.weight = inner.weight  # the twin holds a tied pair twice
+    return made
+
+
+def _on_tied(policy: CausalLM) -> bool:
+    """Whether an adapter sits on weights that another place shares."""
+    model: Any = policy.weights.base
+    held = [p.data_ptr() for _, p in model.named_parameters(remove_duplicate=False)]
+    layers = (layer.get_base_layer() for _, layer in adapter_layers(model))
+    own = [p for layer in layers for p in layer.parameters(recurse=False)]
+    return any(held.count(p.data_ptr()) > 1 for p in own if isinstance(p, nn.Parameter) and p.numel())
