@@ -91,8 +91,8 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
 
 
 def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path):
-    """Twice the distance of what the library merges itself from float32 base and adapters: rounding of merged weights
-    is in it, and nothing of the folder."""
+    """Twice the distance of what the library merges itself from float32 base and adapters, over the likeliest tokens at
+    each place: rounding of merged weights is in it, and nothing of the folder."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -106,10 +106,10 @@ def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_traine
     ids = made.prompts.encode(PROMPTS, exporting.NEW)
     rows, _, _ = exporting._own_answers(made, ids)
     gaps = []
-    for prompt, row in zip(ids, map(torch.tensor, rows)):
+    for row in map(torch.tensor, rows):
         with torch.no_grad():
             one, two = (m(input_ids=row[None]).logits[0].float().log_softmax(-1) for m in (wide, narrow))
-        gaps.append((one - two)[len(prompt) - 1 : -1].gather(1, row[len(prompt) :, None]).abs().max())
+        gaps.append((one - two).gather(1, one.topk(min(64, one.shape[-1])).indices).abs().max())
     told = json.loads((tmp_path / "merged" / "export.json").read_text())
     assert told["limit"] == pytest.approx(2 * float(max(gaps)), rel=1e-4)
     assert told["limit"] > 1e-3

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anygrpo.core import hub
 from anygrpo.files import one_line, yaml_word
 from anygrpo.models.loading import named
+from anygrpo.models.origin import origin
 
 if TYPE_CHECKING:
     from anygrpo.language.policy import CausalLM
@@ -74,7 +76,8 @@ def model_card(policy: CausalLM, name: str, format: str, certificate: dict[str, 
 def _base(model: str) -> dict[str, str]:
     """How the base is named to vLLM (`base`), Python (`start`) and llama.cpp (`lying`: a folder, `fetched` first)."""
     if model == "memory" or not hub.is_name(model):
-        place = one_line(named(model))
+        begun = model != "memory" and origin(model).kind != "plain"  # from an adapter or a run, which no other can load
+        place = one_line(str(Path(model).expanduser().absolute()) if begun else named(model))
         return {"base": shlex.quote(place), "start": json.dumps(place), "lying": shlex.quote(place), "fetched": ""}
     repository, revision = hub.split(model)
     at = f" --revision {shlex.quote(revision)}" if revision else ""
