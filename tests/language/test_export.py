@@ -161,8 +161,10 @@ def spoil(folder, damage, was):
 
 
 @pytest.mark.parametrize(("start", "train", "format"), [
-    ("folder", "lora", "peft"), ("folder", "lora", "merged"), ("adapter", "lora", "merged"), ("run", "lora", "merged"),
-    ("memory", "lora", "peft"), ("memory", "lora", "merged"), ("run", "all", "full"), ("memory", "all", "full"),
+    ("folder", "lora", "peft"), ("adapter", "lora", "merged"), ("memory", "lora", "merged"), ("run", "all", "full"),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [
+        ("folder", "lora", "merged"), ("run", "lora", "merged"), ("memory", "lora", "peft"), ("memory", "all", "full")
+    ]),
 ])  # fmt: skip
 def test_in_bfloat16_a_folder_without_the_training_is_refused_whatever_it_began_from(
     base, tmp_path, monkeypatch, start, train, format

@@ -6,7 +6,6 @@ pass; a folder that says something else is removed. See docs/language.md.
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 import subprocess
@@ -18,17 +17,17 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from anygrpo.core.device import of_a_child
 from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Targets
-from anygrpo.language.compute.mirror import bind, mirror
 from anygrpo.language.compute.pictures import Pictures
 from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
+from anygrpo.language.merging import merged_model
 from anygrpo.language.policy import CausalLM
 from anygrpo.language.replay import listed
 from anygrpo.language.ruler import base_of, ruler
@@ -117,46 +116,6 @@ def write(policy: CausalLM, folder: Path, format: str) -> None:
         pictures = policy.prompts.pictures
         (pictures.processor if pictures else policy.prompts.tokenizer).save_pretrained(folder)
         generation_config(policy).save_pretrained(folder)
-
-
-def merged_model(policy: CausalLM, wide: bool = False) -> Any:
-    """The library's own model with the present weights, adapters added in float32 and cast once (`wide`: not at all).
-
-    Where an adapter sits on one end of a tied pair the two are written apart, so that neither takes the other's.
-    """
-    weights, core = policy.weights, policy.weights.base
-    try:
-        made = mirror(core)
-    except Exception:  # a model that cannot be made without memory
-        made = copy.deepcopy(core) if policy.config.train != "lora" else _unloaded(policy, wide)
-        made = made.float() if wide else made
-    else:
-        dtype = torch.float32 if wide else weights.dtype
-        for name, value in weights.unrounded() if wide else weights.merged():
-            bind(made, name, nn.Parameter(value.detach().to(dtype), requires_grad=False))
-    _tie_again(made)
-    config: Any = copy.deepcopy(made.config)
-    config._attn_implementation = "sdpa" if config._attn_implementation == "anygrpo" else None
-    made.config = config
-    return made
-
-
-def _unloaded(policy: CausalLM, wide: bool) -> nn.Module:
-    module: Any = copy.deepcopy(policy.weights.module)
-    return (module.float() if wide else module).merge_and_unload()
-
-
-def _tie_again(model: Any) -> None:
-    """Tied weights of equal values are one tensor again; of unequal ones the config says that they are two."""
-    inner, outer = model.get_input_embeddings(), model.get_output_embeddings()
-    text = model.config.get_text_config()
-    if inner is None or outer is None or not getattr(text, "tie_word_embeddings", False):
-        return
-    if inner.weight.shape == outer.weight.shape and torch.equal(inner.weight, outer.weight):
-        outer.weight = inner.weight
-        return
-    for config in {id(c): c for c in (text, model.config)}.values():
-        config.tie_word_embeddings = False
 
 
 # -- the certificate ---------------------------------------------------------------------------------------------
@@ -265,8 +224,3 @@ def _shown(spec: dict[str, Any], pictures: Pictures | None, file: Path) -> dict[
     own = lambda rows: [pictures.own(torch.tensor(ids)).tolist() for ids in rows]  # noqa: E731
     seen = {"file": str(file), "token": pictures.token, "kinds": pictures.kinds}
     return {"rows": own(spec["rows"]), "prompts": own(spec["prompts"]), "seen": seen}
-
-
-def merged_state(policy: CausalLM) -> dict[str, Tensor]:
-    """Every weight by its Hugging Face name, adapters added."""
-    return {name: value.detach().cpu() for name, value in policy.weights.merged()}

@@ -15,6 +15,7 @@ from torch import nn
 
 from anygrpo.language.adapters import adapter_layers
 from anygrpo.language.compute.mirror import mirror
+from anygrpo.language.merging import merged_model
 from anygrpo.language.policy import CausalLM
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
@@ -49,8 +50,6 @@ def ruler(policy: CausalLM, format: str, place: Path) -> dict[str, Any] | None:
         with quiet():
             module.save_pretrained(place / "adapters", save_embedding_layers=False)
         return {"format": "peft", "folder": str(place / "adapters"), "base": base_of(policy, place)}
-    from anygrpo.language.export import merged_model
-
     with quiet():
         merged_model(policy, wide=True).save_pretrained(place / "wide")
     return {"format": "full", "folder": str(place / "wide"), "base": None}
