@@ -136,6 +136,9 @@ def test_the_budget_decides_the_blocks(budget, blocks):
     assert len(policy.plan(rows, 32)) == blocks
     policy.speed = {"token_budget": 10}
     assert len(policy.plan(rows, 32)) == (3 if budget == "auto" else blocks)
+    for odd in ("x", -1, 0, 1.5, None, [2], True):  # a file of the run's folder may hold anything
+        policy.speed = {"token_budget": odd}
+        assert len(policy.plan(rows, 32)) == blocks
 
 
 def test_on_a_cpu_nothing_is_tried():

@@ -151,8 +151,9 @@ def test_fingerprints_and_speed(folder):
     folder.keep_speed({"rows": 4})
     assert json.loads((folder.path / "speed.json").read_text()) == {"schema": 2, "rows": 4}
     assert folder.speed() == {"rows": 4}
-    (folder.path / "speed.json").write_text("{")
-    assert folder.speed() == {}
+    for odd in ("{", "null", "[]", "[[1]]", '"x"', "1", "[" * 100_000):
+        (folder.path / "speed.json").write_text(odd)
+        assert folder.speed() == {}, odd[:9]
 
 
 def test_samples_are_lines(folder):
@@ -263,12 +264,27 @@ def test_rows_of_later_steps_go_and_a_writer_goes_on(tmp_path):
     sink = JsonlSink(file)
     for step in range(5):
         sink.write({"step": step, "v": step * 10})
-    with file.open("a") as tail:
-        assert cut_after(file, 2) == 2
-        tail.write('{"step": 9}\n')
+    assert cut_after(file, 2) == 2
+    sink.write({"step": 9})
     assert [row["step"] for row in read_rows(file)[0]] == [0, 1, 2, 9]
     assert cut_after(file, 9) == 0
     assert os.listdir(tmp_path) == ["m.jsonl"]
+
+
+@pytest.mark.parametrize("moment", ["fsync", "rename"])
+def test_a_kill_or_a_full_disk_while_rows_are_cut_leaves_all_rows(tmp_path, monkeypatch, moment):
+    file = tmp_path / "m.jsonl"
+    for step in range(5):
+        JsonlSink(file).write({"step": step, "v": float("nan")})
+    before = file.read_bytes()
+
+    def dies(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(*((module.os, "fsync", dies) if moment == "fsync" else (Path, "rename", dies)))
+    with pytest.raises(OSError, match="full"):
+        cut_after(file, 2)
+    assert file.read_bytes() == before
 
 
 def test_rows_without_a_step_stay_and_odd_ones_go(tmp_path):

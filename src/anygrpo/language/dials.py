@@ -9,7 +9,7 @@ the bytes of their keys and values. On a CPU nothing is tried, so that a recipe 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def _tokens(tried: list[Block], room: int) -> int:
 
 def settle(policy: CausalLM, samples: Tree, beside: int) -> str:
     """See `Policy.settle`. Where rows are sharded over GPUs passes need every rank, and nothing is tried."""
-    if policy.config.token_budget != "auto" or "token_budget" in policy.speed or not _tries(policy):
+    if policy.config.token_budget != "auto" or held_budget(policy.speed) or not _tries(policy):
         return ""
     try:
         choice, free = settle_blocks(policy, samples, beside)
@@ -123,6 +123,16 @@ def settle(policy: CausalLM, samples: Tree, beside: int) -> str:
     )
 
 
+def held_budget(speed: Mapping[str, Any]) -> int | None:
+    """Tokens of a block chosen before; None where none were, or what a resumed run's file holds is no such number."""
+    held = speed.get("token_budget")
+    return held if _counted(held) else None
+
+
+def _counted(held: Any) -> bool:
+    return type(held) is int and held > 0
+
+
 def _tries(policy: CausalLM) -> bool:
     return policy.scorer.device.type == "cuda" and not any(_sharded(p) for p in policy.parameters())
 
@@ -136,7 +146,8 @@ def decode_rows(policy: CausalLM, prompts: list[list[int]], group: int) -> int |
     config, weights = policy.config, policy.weights
     if config.decode_rows or policy.scorer.device.type != "cuda" or not isinstance(policy.engine, BuiltinEngine):
         return config.decode_rows
-    if "decode_rows" not in policy.speed:
+    held = policy.speed.get("decode_rows", 0)
+    if held is not None and not _counted(held):
         trained = sum(p.numel() for p in policy.parameters())
         room = int(SPARE * free_bytes()) - 12 * trained  # gradients and moments are still to come
         text, longest = weights.config.get_text_config(), max(map(len, prompts))

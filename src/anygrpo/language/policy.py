@@ -21,7 +21,7 @@ from anygrpo.language.compute.head import score
 from anygrpo.language.compute.log_probs import Scorer, Targets
 from anygrpo.language.compute.longest import holds_for_the_longest
 from anygrpo.language.conversation import Conversations
-from anygrpo.language.dials import TOKENS, decode_rows, settle
+from anygrpo.language.dials import TOKENS, decode_rows, held_budget, settle
 from anygrpo.language.engine.builtin import BuiltinEngine
 from anygrpo.language.engine.external import External, SyncProbe
 from anygrpo.language.generation import Engine, Generation, Sampling, Support, apart
@@ -203,7 +203,7 @@ class CausalLM(Policy):
     def plan(self, samples: Tree, rows: int) -> list[Tensor]:
         """Blocks of at most `rows` rows and `token_budget` tokens, rows that share a prompt together."""
         budget = self.config.token_budget
-        return self.scorer.plan(samples, rows, self.speed.get("token_budget", TOKENS) if budget == "auto" else budget)
+        return self.scorer.plan(samples, rows, held_budget(self.speed) or TOKENS if budget == "auto" else budget)
 
     def settle(self, samples: Tree, beside: int) -> str:
         return settle(self, samples, beside)

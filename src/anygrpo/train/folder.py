@@ -168,12 +168,12 @@ class RunFolder:
         write_whole(self.path / SPEED, json.dumps({"schema": SCHEMA, **chosen}, indent=2))
 
     def speed(self) -> dict[str, Any]:
-        """What speed.json holds; {} where there is none."""
+        """What speed.json holds; {} where there is none that can be read."""
         try:
             held = json.loads((self.path / SPEED).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return {}
-        return {name: value for name, value in held.items() if name != "schema"}
+        return {name: value for name, value in held.items() if name != "schema"} if isinstance(held, dict) else {}
 
     def write_samples(self, step: int, rows: list[dict[str, Any]]) -> None:
         """samples/step_*.jsonl."""
@@ -247,10 +247,14 @@ class JsonlSink:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, row: dict[str, Any]) -> None:
+    @staticmethod
+    def line(row: dict[str, Any]) -> str:
         clean = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        return json.dumps(clean, ensure_ascii=False) + "\n"
+
+    def write(self, row: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(clean, ensure_ascii=False) + "\n")
+            file.write(self.line(row))
 
     def close(self) -> None:
         """Nothing stays open."""
@@ -280,13 +284,5 @@ def cut_after(path: Path, step: int) -> int:
     known = [row for row in rows if isinstance(row.get("step", 0), int | float)]
     kept = [row for row in known if row.get("step", 0) <= step]
     if len(kept) < len(rows) or broken:
-        fresh = path.with_suffix(".tmp")
-        fresh.write_text("", encoding="utf-8")
-        sink = JsonlSink(fresh)
-        for row in kept:
-            sink.write(row)
-        sink.close()
-        # in place: a sink that has the file open for appending goes on writing to this same file
-        path.write_bytes(fresh.read_bytes())
-        fresh.unlink()
+        write_whole(path, "".join(map(JsonlSink.line, kept)))  # killed here, the old rows are whole
     return len(rows) - len(kept)

@@ -59,7 +59,7 @@ def run_id(folder: Path, tracker: str) -> str:
     file = folder / "trackers.json"
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         known = {}
     known = known if isinstance(known, dict) else {}
     if not isinstance(known.get(tracker), str):
