@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         return toml_table(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(Text(f"{path} is not valid TOML: {error}", f"{path} 不是有效的 TOML：{error}")) from None
+
+
+def json_value(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """A JSON text's value; anybody's, so that one nested without end is told as any other that cannot be read.
+
+    Raises:
+        ValueError: not JSON, or nested deeper than Python's reader goes.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def refuse_what_is_no_file(named: str) -> None:

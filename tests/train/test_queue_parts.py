@@ -241,6 +241,7 @@ def test_a_step_sleeps_until_a_group_is_finished(made):
 def test_weights_change_before_anybody_samples_on(made):
     run, queue = made()
     taken(run, queue, 0)
+    wait(list(queue._under_way))  # who samples now would ask too
     asked = []
     inside = queue.turnstile.inside
     queue.turnstile.inside = lambda number: asked.append(number) or inside(number)

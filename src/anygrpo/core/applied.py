@@ -14,7 +14,7 @@ from torch import Tensor
 from anygrpo.core.policy import Policy
 from anygrpo.core.trained import state_of
 from anygrpo.errors import DataError
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.spoken import Text
 
 OF = "of"
@@ -58,7 +58,7 @@ def kept_rows(file: Path | None, of: str, asked: list[Any], key: str, together: 
     rows: list[dict[str, Any]] = []
     for line in lines_of(file.read_text(encoding="utf-8")):
         try:
-            row = json.loads(line)
+            row = json_value(line)
         except ValueError:
             break
         if not isinstance(row, dict):

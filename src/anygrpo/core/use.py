@@ -12,7 +12,7 @@ from torch import Tensor
 from anygrpo.core.applied import add_rows, kept_rows, made_by
 from anygrpo.core.policy import Policy
 from anygrpo.errors import DataError
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.spoken import Text
 
 BATCH = 16
@@ -85,10 +85,10 @@ def _read(file: Path) -> list[Any]:
     try:
         text = file.read_text(encoding="utf-8-sig")
         if file.suffix == ".json":
-            found = json.loads(text)
+            found = json_value(text)
             return found if isinstance(found, list) else [found]
         lines = [line for line in lines_of(text) if line.strip()]
-        return [json.loads(line) for line in lines] if file.suffix == ".jsonl" else lines
+        return [json_value(line) for line in lines] if file.suffix == ".jsonl" else lines
     except ValueError as error:
         raise DataError(
             Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from anygrpo.core.saved import read_weights
 from anygrpo.denoising.starting import STRENGTH, Added, Start, files_of
 from anygrpo.errors import DataError
+from anygrpo.files import json_value
 from anygrpo.models import weights
 from anygrpo.spoken import Text
 
@@ -139,7 +139,7 @@ def _alpha(file: Path, component: str) -> float | None:
     rank."""
     try:
         with safe_open(file, "pt") as opened:  # type: ignore[no-untyped-call]
-            said = json.loads((opened.metadata() or {}).get(STRENGTH, "{}"))
+            said = json_value((opened.metadata() or {}).get(STRENGTH, "{}"))
         of = lambda key: key.partition(".")[0] if key.startswith(ENCODER) else ""  # noqa: E731
         found = [float(v) for k, v in said.items() if k.rpartition(".")[2] == "lora_alpha" and of(k) == component]
         return next(iter(found), None)

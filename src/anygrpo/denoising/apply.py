@@ -15,7 +15,7 @@ from anygrpo.core.applied import OF, made_by
 from anygrpo.core.build import build_task
 from anygrpo.denoising.image.pictures import is_picture, to_image
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _listed(inputs: Any) -> list[Any]:
 def _of_file(file: Path) -> list[Any]:
     try:
         lines = [line for line in lines_of(file.read_text(encoding="utf-8-sig")) if line.strip()]
-        return [json.loads(line) for line in lines] if file.suffix in (".jsonl", ".json") else lines
+        return [json_value(line) for line in lines] if file.suffix in (".jsonl", ".json") else lines
     except (OSError, ValueError) as error:
         raise DataError(
             Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"),
@@ -130,11 +130,18 @@ def _prompt(policy: DiffusionPolicy, given: Any, seed: int) -> dict[str, Any]:
 
 def _earlier(out: Path, prompts: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     file = out / ROWS
-    lines = lines_of(file.read_text(encoding="utf-8")) if file.is_file() else []
-    rows = {row["index"]: row for row in map(json.loads, lines)}
+    try:
+        lines = lines_of(file.read_text(encoding="utf-8")) if file.is_file() else []
+        rows = {int(row["index"]): row for row in map(json_value, lines)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            Text(f"{file} holds no rows of an apply: {error}", f"{file} 中没有 apply 的行：{error}"),
+            Text("name another folder", "请换一个文件夹"),
+        ) from None
     plain = [json.loads(json.dumps(p, default=str)) for p in prompts]
-    same = lambda i, row: i < len(prompts) and row["prompt"] == plain[i] and row["seed"] == plain[i]["seed"]  # noqa: E731
-    return {i: row for i, row in rows.items() if same(i, row) and all((out / f).is_file() for f in row["files"])}
+    same = lambda i, row: row.get("prompt") == plain[i] and row.get("seed") == plain[i]["seed"]  # noqa: E731
+    whole = lambda row: all((out / f).is_file() for f in row.get("files", ()))  # noqa: E731
+    return {i: row for i, row in rows.items() if i < len(prompts) and same(i, row) and whole(row)}
 
 
 def _save(out: Path, rows: dict[int, dict[str, Any]]) -> None:

@@ -15,7 +15,6 @@ Attention is taken to keep no square of the sequence, as fused kernels do.
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +34,7 @@ from anygrpo.denoising.pipelines import adapter_class
 from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import start_for
 from anygrpo.errors import AnygrpoError
+from anygrpo.files import json_value
 from anygrpo.recipe.recipe import Recipe
 
 _GB = 2**30
@@ -167,8 +167,8 @@ def _network(config: Any) -> tuple[nn.Module, tuple[int, ...], Blank, float]:
 def _of_pipeline(config: DiffusionPolicyConfig) -> tuple[nn.Module, tuple[int, ...], Blank, float]:
     folder = Path(str(start_for(config).base))
     kind = adapter_class(str(folder))
-    index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
-    described = lambda name: json.loads((folder / name / "config.json").read_text(encoding="utf-8"))  # noqa: E731
+    index = json_value((folder / "model_index.json").read_text(encoding="utf-8"))
+    described = lambda name: json_value((folder / name / "config.json").read_text(encoding="utf-8"))  # noqa: E731
     own: Any = getattr(importlib.import_module(index[kind.component][0]), index[kind.component][1])
     with torch.device("meta"):
         model = own.from_config(described(kind.component))

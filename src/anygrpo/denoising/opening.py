@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from anygrpo.denoising.settings import DenoisingConfig, DiffusionPolicyConfig
 from anygrpo.denoising.starting import LORA_FILE, named_base, start_of
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.families import kind_of, resolve
+from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
 _FORMATS = ("diffusers_lora", "diffusers_weights", "mdm", "state")
@@ -83,7 +83,7 @@ def _names_no_base(path: Path) -> bool:
 def _format(folder: Path) -> str | None:
     """Which of our exports a folder is."""
     try:
-        found = json.loads((folder / "export.json").read_text(encoding="utf-8")).get("format")
+        found = json_value((folder / "export.json").read_text(encoding="utf-8")).get("format")
     except (OSError, ValueError, AttributeError):
         return None
     return found if found in _FORMATS else None
@@ -95,10 +95,10 @@ def _defaults(path: str) -> dict[str, Any]:
 
     base = Path(str(start_of(path, "diffusion").base))
     kind = adapter_class(str(base))
-    index = json.loads((base / "model_index.json").read_text(encoding="utf-8"))
+    index = json_value((base / "model_index.json").read_text(encoding="utf-8"))
     pipeline: Any = getattr(importlib.import_module("diffusers"), index["_class_name"])
     call = inspect.signature(pipeline.__call__).parameters
-    config = json.loads((base / kind.component / "config.json").read_text(encoding="utf-8"))
+    config = json_value((base / kind.component / "config.json").read_text(encoding="utf-8"))
     size = config.get("sample_size")
     height, width = (size, size) if isinstance(size, int) else tuple(size or (64, 64))
     guided = config.get("guidance_embeds", True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.starting import start_for, start_of
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
 FLOW_SAMPLERS = ("flow_grpo", "dance_grpo", "cps")
@@ -106,7 +106,7 @@ def adapter_class(folder: str) -> type[Adapter]:
 def _index(folder: str) -> dict[str, Any]:
     folder = start_of(folder, "diffusion").base or folder
     try:
-        index = json.loads((Path(folder) / "model_index.json").read_text())
+        index = json_value((Path(folder) / "model_index.json").read_text())
         return index | {"_class_name": str(index["_class_name"])}
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise DataError(
@@ -148,7 +148,9 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
             pipe: Any = DiffusionPipeline.from_pretrained(
                 base, local_files_only=True, torch_dtype=dtype, **left_out(base, kind)
             )
-    except (OSError, ValueError) as e:
+    except MemoryError:
+        raise
+    except Exception as e:  # anybody's files: diffusers may fail at them in any way
         raise DataError(
             Text(f"{base}: {e}", f"{base}：{e}"),
             Text("give the folder that pipeline.save_pretrained wrote", "请给出 pipeline.save_pretrained 写出的文件夹"),

@@ -12,7 +12,6 @@ Adapters are merged into the base: that is then where training starts, and what 
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 from anygrpo.core.hub import is_name, located
 from anygrpo.core.saved import holds_weights
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.files import read_toml
+from anygrpo.files import json_value, read_toml
 from anygrpo.spoken import Text
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
@@ -139,7 +138,7 @@ def _told_base(folder: Path, kind: str) -> Start | None:
     """
     file = folder / EXPORT
     try:
-        base = json.loads(file.read_text(encoding="utf-8"))["base"]
+        base = json_value(file.read_text(encoding="utf-8"))["base"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if base is None:
@@ -173,7 +172,7 @@ def files_of(folder: Path) -> list[str]:
         DataError: the list names what lies outside of the folder.
     """
     try:
-        files = json.loads((folder / EXPORT).read_text(encoding="utf-8"))["files"]
+        files = json_value((folder / EXPORT).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     files = [f for f in files if isinstance(f, str)] if isinstance(files, list) else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, cast
 from anygrpo.doctor.columns import known_name
 from anygrpo.doctor.log import Log
 from anygrpo.errors import ConfigError, suggestion
+from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
 
@@ -83,7 +83,7 @@ def saved_map(path: str) -> dict[str, str]:
         ConfigError: it holds none.
     """
     try:
-        found: Any = json.loads(Path(path).read_text("utf-8"))
+        found: Any = json_value(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             Text(f"--map {path}: {str(error)[:100]}", f"--map {path}：{str(error)[:100]}"),

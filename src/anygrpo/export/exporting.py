@@ -19,7 +19,7 @@ from anygrpo.export.evaluating import parts_of
 from anygrpo.export.opened import Opened
 from anygrpo.export.own import RECIPE
 from anygrpo.families import resolve
-from anygrpo.files import one_line, whole_or_none, yaml_word
+from anygrpo.files import json_value, one_line, whole_or_none, yaml_word
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.spoken import Text
 from anygrpo.train.folder import read_rows
@@ -105,7 +105,7 @@ def _head(opened: Opened, folder: Path) -> str:
 
 def _about(file: Path) -> dict[str, Any]:
     """What a family's certificate tells: how the export is loaded ("use"), its base, what training started from."""
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+    return dict(json_value(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def _measured(opened: Opened) -> list[str]:

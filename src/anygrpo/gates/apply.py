@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.restoration.reading import SUFFIXES, load
 from anygrpo.gates.restoration.writing import like, save, suffix_for
@@ -181,7 +181,7 @@ def _record(out: Path) -> dict[str, Any]:
             record.write("\n")
     for line in lines_of(text):
         try:
-            row = json.loads(line)
+            row = json_value(line)
         except ValueError:
             continue
         if isinstance(row, dict) and row.get("status") in ("made", "there"):

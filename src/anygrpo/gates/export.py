@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from anygrpo.core.device import exactly, of_a_child
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.files import whole_or_none
+from anygrpo.files import json_value, whole_or_none
 from anygrpo.gates.choosing import deterministic
 from anygrpo.gates.distributions import base_of
 from anygrpo.gates.policy import StochasticPolicy
@@ -198,7 +198,7 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
 
     file = folder / "sites.json"
     try:
-        about = json.loads(file.read_text(encoding="utf-8"))
+        about = json_value(file.read_text(encoding="utf-8"))
         source = about["source"]
         given: dict[str, Any] = {k: about[k] for k in ("gates", "multiple", "output", "dtype")} | {"device": device}
         given |= {"deterministic": about["mode"], "sites": about["patterns"]}
@@ -217,7 +217,7 @@ def load(folder: Path, device: str = "auto") -> StochasticPolicy:
 def has_code(folder: Path) -> bool:
     """Whether an exported network is made by code in its folder (else it is one of this library's)."""
     try:
-        source = json.loads((folder / "sites.json").read_text(encoding="utf-8"))["source"]
+        source = json_value((folder / "sites.json").read_text(encoding="utf-8"))["source"]
     except (OSError, ValueError, KeyError, TypeError):
         return True
     return not isinstance(source, dict) or "restorer" not in source

@@ -110,8 +110,10 @@ def _encoder(location: str) -> tuple[Any, Any]:
 
     try:
         return AutoTokenizer.from_pretrained(location), AutoModel.from_pretrained(location).eval()
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
+    except MemoryError:
+        raise
+    except Exception as error:  # anybody's files: transformers may fail at them in any way
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
             Text(f"cannot load the sentence encoder {location!r}: {first}", f"无法加载句子编码器 {location!r}：{first}")
         ) from None

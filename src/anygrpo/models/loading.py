@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import torch
 from torch import nn
 
 from anygrpo.core import hub
-from anygrpo.errors import DataError
+from anygrpo.errors import AnygrpoError, DataError
+from anygrpo.files import json_value
 from anygrpo.models import quantization, weights
 from anygrpo.models.origin import added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
@@ -74,7 +74,9 @@ def load_tokenizer(name: str) -> Any:
         places = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}
         place = places.get(found.kind, lambda: str(found.folder))()
         tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError) as error:
+    except (AnygrpoError, MemoryError):
+        raise
+    except Exception as error:  # anybody's files: a library may fail at them in any way
         raise _not_found("tokenizer", name, error) from None
     if tokenizer.eos_token_id is None:
         raise DataError(
@@ -99,7 +101,9 @@ def load_processor(name: str) -> Any:
         with quiet():
             place = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}.get(found.kind)
             made: Any = AutoProcessor.from_pretrained(str(found.folder) if place is None else place())
-    except (OSError, ValueError, ImportError) as error:
+    except (AnygrpoError, MemoryError):
+        raise
+    except Exception as error:  # anybody's files: a library may fail at them in any way
         raise _not_found("processor", name, error) from None
     if getattr(made, "image_processor", None) is None:
         raise DataError(
@@ -159,7 +163,9 @@ def _of_transformers(name: str, dtype: torch.dtype, device: str, quantize: str, 
         with quiet():
             said: Any = {"output_loading_info": True, **extra}
             model, told = kind_of_model(vision).from_pretrained(resolve(name), dtype=dtype, **said)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (AnygrpoError, MemoryError):
+        raise
+    except Exception as error:  # anybody's files: a library may fail at them in any way
         raise _not_found("model", name, error) from None
     lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
@@ -189,7 +195,9 @@ def of_file(folder: str, file: Path, vision: bool = False) -> nn.Module:
             model.tie_weights()
             if (Path(folder) / "generation_config.json").is_file():
                 model.generation_config = GenerationConfig.from_pretrained(folder)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (AnygrpoError, MemoryError):
+        raise
+    except Exception as error:  # anybody's files: a library may fail at them in any way
         raise _not_found("config", folder, error) from None
     weights.fill(model, file)
     return model
@@ -218,7 +226,12 @@ def _mend(model: nn.Module, name: str, lacking: list[str], unexpected: list[str]
 def random_seed(name: str) -> int | None:
     """The number `random_weights` in a model folder's config.json: such a folder holds no weights."""
     file = Path(name).expanduser() / "config.json"
-    return json.loads(file.read_text(encoding="utf-8")).get("random_weights") if file.is_file() else None
+    try:
+        found = json_value(file.read_text(encoding="utf-8")) if file.is_file() else None
+    except (OSError, ValueError):
+        return None  # transformers says what is wrong with it
+    seed = found.get("random_weights") if isinstance(found, dict) else None
+    return seed if isinstance(seed, int) else None
 
 
 def random_model(folder: str, dtype: torch.dtype, device: str, seed: int, vision: bool = False) -> nn.Module:

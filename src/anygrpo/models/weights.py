@@ -6,7 +6,6 @@ names and shapes of the module's is taken (`anygrpo.models.matching`).
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from anygrpo.core.hub import located
 from anygrpo.core.saved import holds_weights, read_weights
 from anygrpo.errors import DataError, suggestion
+from anygrpo.files import json_value
 from anygrpo.models.matching import LoadReport, averaged, fit
 from anygrpo.models.unpickled import Husk, read_torch
 from anygrpo.spoken import Text
@@ -140,7 +140,7 @@ def _of_folder(folder: Path) -> Path:
 
 def _in_parts(index: Path) -> dict[str, Tensor]:
     try:
-        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        files = sorted(set(json_value(index.read_text())["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(Text(f"{index} is no index of weights: {error}", f"{index} 不是权重的索引：{error}")) from error
     if outside := [f for f in files if Path(f).name != f]:

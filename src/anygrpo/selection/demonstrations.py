@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import DataError
-from anygrpo.files import cache_folder, lines_of
+from anygrpo.files import cache_folder, json_value, lines_of
 from anygrpo.models.classifier import Example, FrozenClassifier
 from anygrpo.models.embedding import embed
 from anygrpo.selection.rewards import reward
@@ -123,7 +122,7 @@ def read_examples(data: str, labels: tuple[str, ...]) -> list[Example]:
     examples = []
     for number, line in enumerate(lines_of(path.read_text(encoding="utf-8")), 1):
         try:
-            row = json.loads(line)
+            row = json_value(line)
             text, label = row["text"], row["label"]
         except (ValueError, KeyError, TypeError):
             raise DataError(

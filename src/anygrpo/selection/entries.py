@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.selection.tables import key
 from anygrpo.spoken import Text
 
@@ -70,12 +69,12 @@ def _load(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8-sig")
         try:
-            whole = json.loads(text, object_pairs_hook=once)
+            whole = json_value(text, once)
         except ValueError:
             lines = [line for line in lines_of(text) if line.strip()] if path.suffix == ".jsonl" else []
             if len(lines) < 2:
                 raise
-            return [json.loads(line, object_pairs_hook=once) for line in lines]
+            return [json_value(line, once) for line in lines]
         return [whole] if path.suffix == ".jsonl" and _may_be_query(whole) else whole
     except ValueError as error:
         raise DataError(Text(f"{path} is not JSON: {error}", f"{path} 不是 JSON：{error}")) from None

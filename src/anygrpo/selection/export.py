@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anygrpo.errors import DataError
-from anygrpo.files import whole_or_none
+from anygrpo.files import json_value, whole_or_none
 from anygrpo.selection.build import build
 from anygrpo.selection.certificate import certify
 from anygrpo.selection.policy import SelectorPolicy
@@ -96,7 +96,7 @@ def _read(folder: Path) -> dict[str, Any]:
             Text("anygrpo select fit writes them", "anygrpo select fit 会写出它们"),
         )
     try:
-        table = json.loads(file.read_text(encoding="utf-8"))
+        table = json_value(file.read_text(encoding="utf-8"))
         version, _ = int(table["version"]), table["policy"]["kind"]
     except (ValueError, KeyError, TypeError):
         raise DataError(Text(f"{file} is no selector's settings", f"{file} 不是选择器的设置")) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 
 from anygrpo.core.task import Stored, epoch_indices
 from anygrpo.errors import ConfigError, DataError
-from anygrpo.files import cache_folder, lines_of
+from anygrpo.files import cache_folder, json_value, lines_of
 from anygrpo.models.embedding import embed
 from anygrpo.selection.file_settings import JudgedConfig
 from anygrpo.selection.rewards import NEEDS, PARTS, reward
@@ -163,7 +162,7 @@ def read_rows(path: str) -> dict[str, Row]:
     text = file.read_text(encoding="utf-8")
     try:
         rows = (
-            json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in lines_of(text) if x.strip()]
+            json_value(text) if text.lstrip().startswith("[") else [json_value(x) for x in lines_of(text) if x.strip()]
         )
     except ValueError as error:
         raise DataError(

@@ -11,7 +11,6 @@ Names that are understood for ids and for embeddings: `_ID_RANKS`, `_VECTOR_COLU
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
+from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
 _OWN_IDS = (
@@ -211,7 +211,7 @@ def _npy(path: Path) -> tuple[list[Any] | None, Any]:
         beside = path.with_name(path.stem + suffix)
         if beside.is_file():
             if suffix == ".ids.json":
-                return json.loads(beside.read_text(encoding="utf-8")), rows
+                return json_value(beside.read_text(encoding="utf-8")), rows
             if suffix == ".ids.txt":
                 return beside.read_text(encoding="utf-8").split("\n")[: len(rows)], rows
             return np.load(beside, allow_pickle=False).tolist(), rows

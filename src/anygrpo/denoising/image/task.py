@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from anygrpo.denoising.image.rewards import build_rewards
 from anygrpo.denoising.image.settings import ImageTaskConfig
 from anygrpo.denoising.output_rewards import Reward
 from anygrpo.errors import DataError, suggestion
-from anygrpo.files import lines_of
+from anygrpo.files import json_value, lines_of
 from anygrpo.spoken import Text
 
 Prompt = dict[str, Any]
@@ -75,7 +74,7 @@ def _row(line: str, where: str, column: str, objects: bool) -> Prompt:
     if not objects:
         return {"prompt": line.strip()}
     try:
-        value = json.loads(line)
+        value = json_value(line)
     except ValueError as error:
         raise DataError(
             Text(f"{where}: broken JSON: {error}", f"{where}：JSON 已损坏：{error}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from anygrpo.denoising.motion import bvh
 from anygrpo.denoising.motion.skeleton import INDEX, MIRROR, axis_matrix, forward_kinematics, quaternion_matrix
 from anygrpo.errors import DataError
-from anygrpo.files import cache_folder
+from anygrpo.files import cache_folder, json_value
 from anygrpo.spoken import Text
 
 CMU_FOLDER = Path("/usr/share/assimp/models/BVH")
@@ -93,7 +92,7 @@ def read_deepmimic(file: Path) -> Clip:
         DataError: not such a file.
     """
     try:
-        data = json.loads(file.read_text())
+        data = json_value(file.read_text())
         frames = torch.tensor(data["Frames"], dtype=torch.float32)
         loops = data["Loop"] == "wrap"
     except (ValueError, KeyError, TypeError) as e:

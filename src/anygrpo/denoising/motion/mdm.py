@@ -6,7 +6,6 @@ layer's weight past any adapter, which then trains nothing.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from anygrpo.errors import ConfigError, DataError
+from anygrpo.files import json_value
 from anygrpo.models.unpickled import read_torch
 from anygrpo.spoken import Text
 
@@ -66,8 +66,8 @@ def read_arguments(model: Path) -> Arguments:
     """
     file = model.parent / "args.json"
     try:
-        arguments = Arguments(json.loads(file.read_text()))
-    except (OSError, ValueError) as error:
+        arguments = Arguments(dict(json_value(file.read_text())))
+    except (OSError, ValueError, TypeError) as error:
         raise DataError(
             Text(f"{file}: {error}", f"{file}：{error}"),
             Text(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from anygrpo.errors import DataError
+from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
 
@@ -31,7 +32,7 @@ def load(path: Path, key: str) -> list[int]:
         DataError: unreadable, or of another pool (other pictures, degradations, crops or seed).
     """
     try:
-        content = json.loads(path.read_text())
+        content = json_value(path.read_text())
         pool, kept = content["pool"], [int(i) for i in content["kept"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(

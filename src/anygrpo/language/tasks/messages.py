@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from anygrpo.errors import DataError
+from anygrpo.files import json_value
 from anygrpo.language.tasks.pictures import is_picture, part_of
 from anygrpo.spoken import Text
 
@@ -51,7 +51,7 @@ def _listed(prompt: str, where: str, folder: Path | None) -> Messages | None:
     if not prompt.lstrip().startswith("[{"):
         return None
     try:
-        value = json.loads(prompt)
+        value = json_value(prompt)
     except ValueError:
         return None
     if isinstance(value, list) and all(isinstance(t, dict) and ("role" in t or "from" in t) for t in value):
@@ -124,7 +124,7 @@ def parsed(value: Any) -> Any:
     """The value of a text that is JSON, anything else as it is."""
     if isinstance(value, str):
         try:
-            return json.loads(value)
+            return json_value(value)
         except ValueError:
             return value
     return value
