@@ -89,16 +89,26 @@ def _format(folder: Path) -> str | None:
     return found if found in _FORMATS else None
 
 
+def _table(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json_value(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            Text(f"{file} cannot be read: {error}", f"{file} 无法读取：{error}"),
+            Text("give the folder that pipeline.save_pretrained wrote", "请给出 pipeline.save_pretrained 写出的文件夹"),
+        ) from None
+
+
 def _defaults(path: str) -> dict[str, Any]:
     """Steps and guidance of the pipeline's own call, its picture size, the way without noise."""
     from anygrpo.denoising.pipelines import adapter_class
 
     base = Path(str(start_of(path, "diffusion").base))
     kind = adapter_class(str(base))
-    index = json_value((base / "model_index.json").read_text(encoding="utf-8"))
-    pipeline: Any = getattr(importlib.import_module("diffusers"), index["_class_name"])
+    index = _table(base / "model_index.json")
+    pipeline: Any = getattr(importlib.import_module("diffusers"), str(index.get("_class_name")))
     call = inspect.signature(pipeline.__call__).parameters
-    config = json_value((base / kind.component / "config.json").read_text(encoding="utf-8"))
+    config = _table(base / kind.component / "config.json")
     size = config.get("sample_size")
     height, width = (size, size) if isinstance(size, int) else tuple(size or (64, 64))
     guided = config.get("guidance_embeds", True)

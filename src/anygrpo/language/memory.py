@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from anygrpo.errors import DataError
+from anygrpo.errors import AnygrpoError, DataError
 from anygrpo.language.compute.head import BLOCK, GPU_BLOCK
 from anygrpo.language.dials import TOKENS
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
@@ -114,7 +114,12 @@ def read_shape(policy: CausalLMConfig) -> Shape:
     """
     from transformers import AutoConfig
 
-    return shape_of(AutoConfig.from_pretrained(base_of(policy.model)), policy.lora, policy.vision is not None)
+    try:
+        return shape_of(AutoConfig.from_pretrained(base_of(policy.model)), policy.lora, policy.vision is not None)
+    except (AnygrpoError, MemoryError, OSError, ValueError):
+        raise
+    except Exception as error:  # anybody's config.json: a library may fail at it in any way
+        raise ValueError(f"{policy.model}: {type(error).__name__}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -257,12 +257,20 @@ def end_ids(model: nn.Module, tokenizer: Any, extra: tuple[str | int, ...] = ())
     Only the end tokens are read from the model's generation config; its temperature, top-k and so on are not ours.
 
     Raises:
-        DataError: an extra end token that is not one token of the vocabulary.
+        DataError: an extra end token that is not one token of the vocabulary, or one of the model's that is no number.
     """
     found: set[int] = {tokenizer.eos_token_id}
     for config in (getattr(model, "generation_config", None), getattr(model, "config", None)):
         value = getattr(config, "eos_token_id", None)
-        found |= set(value) if isinstance(value, (list, tuple)) else {value}
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        if odd := [x for x in values if x is not None and not isinstance(x, int)]:
+            raise DataError(
+                Text(
+                    f"eos_token_id = {odd[0]!r} of the model is no number", f"模型的 eos_token_id = {odd[0]!r} 不是数"
+                ),
+                Text("correct its config.json, generation_config.json", "请改正 config.json、generation_config.json"),
+            )
+        found |= {*values}
     for item in extra:
         token = item if isinstance(item, int) else tokenizer.convert_tokens_to_ids(item)
         size = len(tokenizer)
