@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
@@ -183,6 +185,16 @@ def exactly() -> Iterator[None]:
     finally:
         for one, precision in zip(every, before):
             one.fp32_precision = precision
+
+
+def rounded(module: nn.Module) -> bool:
+    """Whether float32 products or convolutions of a module are rounded to TF32 where its weights lie."""
+    cudnn: Any = torch.backends.cudnn
+    if not any(p.is_cuda for p in module.parameters()):
+        return False
+    convolves = any(isinstance(layer, _ConvNd) for layer in module.modules())
+    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, *([cudnn.conv] if convolves else []))
+    return any(kind.fp32_precision == "tf32" for kind in kinds)
 
 
 def prepare(device: str, dtype: str, threads: int | str) -> tuple[torch.device, torch.dtype]:

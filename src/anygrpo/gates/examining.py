@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.device import exactly
 from anygrpo.core.policy import Policy
 from anygrpo.errors import ConfigError
 from anygrpo.gates.calling import Call
@@ -58,7 +59,7 @@ class Examined(Policy):
         mean = method == "supervised" and self.supervised_gates == "mean"
         with torch.enable_grad(), self.seeded(0):
             self.run(rows, deterministic("mean") if mean else Drawing())
-        with torch.no_grad(), self.seeded(0):
+        with torch.no_grad(), self.seeded(0), exactly():
             both, tape = self.run(rows, Drawing())
             alone = replaying({name: x[:1] for name, x in tape.values().items()})
             one, again = (self.run([x[:1] for x in rows], alone)[0] for _ in range(2))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.device import rounded
 from anygrpo.core.policy import Policy
 from anygrpo.core.probe_outcome import Outcome
 from anygrpo.core.rollout import Batch, Evaluation, Rollout
@@ -89,9 +90,10 @@ class Subject:
 
     @property
     def exact(self) -> bool:
-        """Whether weights and buffers are all float32 or finer, so that sums in another order agree to 1e-4."""
+        """Whether weights and buffers are all float32 or finer, and so computed with, so that sums in another order
+        agree to 1e-4."""
         tensors = (*self.module.parameters(), *self.module.buffers())
-        return not any(t.dtype in (torch.bfloat16, torch.float16) for t in tensors)
+        return not rounded(self.module) and not any(t.dtype in (torch.bfloat16, torch.float16) for t in tensors)
 
     def draw(self, index: int) -> Rollout:
         """The stage's rollout number `index`, as the loop would gather it."""
