@@ -176,3 +176,37 @@ def test_rewards_that_wander_do_not_drop_at_once() -> None:
         fell = found(rows).get("reward_fell")
         called += fell is not None and fell.variant == "step"
     assert called <= 3
+
+
+def test_episodes_that_are_solved_sooner_are_no_shrunken_answers() -> None:
+    key = "rollout/ep_len_mean"
+    rows = [{**r, key: 900 - 4.0 * i} for i, r in enumerate(healthy(200))]
+    for row in rows:
+        del row["completions/mean_length"]
+    assert build(Log("", "jsonl", [dict(r) for r in rows])).get("length/mean")
+    assert "length_collapse" not in found(rows)
+
+
+def test_a_supervised_loss_that_fell_and_rests_has_converged() -> None:
+    """exp(-6 t): a quarter of its start lost, flat in the last 30%, the reward higher meanwhile."""
+    rows = [{**r, "loss_sup": 0.033 + 0.012 * math.exp(-i / 20)} for i, r in enumerate(healthy(120))]
+    assert found(rows)["sup_loss_flat"].severity == "info"
+    still = [{**r, "loss_sup": 0.045 + 0.0001 * math.sin(i)} for i, r in enumerate(healthy(120))]
+    assert found(still)["sup_loss_flat"].severity == "warning"
+
+
+def test_one_of_several_validations_that_wobbles_is_no_drop() -> None:
+    """Three measures, two that rise; in 40 drawings the third, flat, is called fallen at most once."""
+    called = 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        rows = [dict(r) for r in healthy(120)]
+        for i in range(9, 120, 10):
+            up = i / 120
+            rows[i] |= {
+                "val/a/acc": 0.2 + 0.1 * up + rng.gauss(0, 0.02),
+                "val/b/acc": 0.6 + 0.1 * up + rng.gauss(0, 0.01),
+                "val/c/acc": 0.4 + rng.gauss(0, 0.025),
+            }
+        called += "validation_drop" in found(rows)
+    assert called <= 1

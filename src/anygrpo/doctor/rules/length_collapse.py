@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anygrpo.doctor.canonical import words_of
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.evidence.progress import held_out_rose, progress
 from anygrpo.doctor.rule import Result, finding, rule
@@ -42,13 +43,18 @@ WORDS = {
     trend=True,
 )
 def length_collapse(run: Columns) -> Result:
-    """Below half its start and held-out results do not follow. Earned where many samples were cut off at the start."""
+    """Below half its start and held-out results do not follow. Earned where many samples were cut off at the start.
+
+    An environment's episodes are no answers: one that is solved sooner pays more, and is shorter.
+    """
     length = run.comparable("length/mean")
     if not length or len(length) < 16 or length.first <= 0 or length.last >= 0.5 * length.first or not length.trending:
         return None
     cut = run.get("truncated/share")
     earned = held_out_rose(run) or (cut is not None and cut.first > 0.1 and cut.last < cut.first / 2)
     p = progress(run)
+    if p and p.rose and of_episodes(length.key):
+        return None
     rows = [r for r, x in zip(length.rows, length.values) if x < 0.5 * length.first]
     return finding(
         "length_collapse",
@@ -61,6 +67,11 @@ def length_collapse(run: Columns) -> Result:
         gain=p.reward.gain if p else 0.0,
         metrics=("length/mean", "reward/mean"),
     )
+
+
+def of_episodes(key: str) -> bool:
+    """Whether a length is that of an environment's episodes: "rollout/ep_len_mean", "episodic_length"."""
+    return bool({"ep", "episode", "episodes", "episodic", "eplen"} & set(words_of(key)))
 
 
 def fires() -> Case:

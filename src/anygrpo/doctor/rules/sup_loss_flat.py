@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from anygrpo.doctor.columns import Columns
+from anygrpo.doctor.evidence.progress import held_out_rose, rose
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import mean
@@ -33,7 +34,10 @@ WORDS = {
     trend=True,
 )
 def sup_loss_flat(run: Columns) -> Result:
-    """Under 2% over the last 30% of the run while it carries weight; under a tenth of its start it has converged."""
+    """Under 2% over the last 30% of the run while it carries weight; under a tenth of its start it has converged.
+
+    So it has, as a note, where it had fallen by a tenth before and the reward or a held-out result rose meanwhile.
+    """
     loss = run.get("loss/supervised")
     weight = run.settings.get("lambda_supervised")
     if not loss or len(loss) < 20 or loss.high <= 0 or (isinstance(weight, int | float) and weight == 0):
@@ -46,13 +50,17 @@ def sup_loss_flat(run: Columns) -> Result:
     changes = (Change("lambda_supervised", 0.8), Change("warmup"))
     return finding(
         "sup_loss_flat",
-        "warning" if b > 0.5 * loss.values[0] else "info",
+        "info" if b <= 0.5 * loss.values[0] or converged(run, loss.start, b) else "warning",
         loss.rows[-len(tail) :],
         a=a,
         b=b,
         change=(a - b) / a,
         changes=changes,
     )
+
+
+def converged(run: Columns, start: float, end: float) -> bool:
+    return end < 0.9 * start and (rose(run) or held_out_rose(run))
 
 
 def fires() -> Case:

@@ -79,8 +79,12 @@ def fell_for_good(run: Columns) -> Result:
 
 
 def below_best(run: Columns) -> Result:
-    """The last three evaluations all more than 2 standard errors of a difference below the best one."""
+    """The last three evaluations all more than 2 standard errors of a difference below the best one.
+
+    Of k held-out measures the worst is about sqrt(2 ln k) errors too low by chance.
+    """
     logged = run.evals.get("reward_se")
+    errors = 2 + math.sqrt(2 * math.log(max(1, sum(len(s) >= 6 for s in outcomes(run).values()))))
     for s in outcomes(run).values():
         if len(s) < 6:
             continue
@@ -88,7 +92,7 @@ def below_best(run: Columns) -> Result:
         error = max(measured, s.noise) * math.sqrt(2)
         best = max(s.values[:-3])
         luck = 0.0 if rose(run) else measured * math.sqrt(2 * math.log(len(s) - 3))
-        if error > 0 and all(x < best - luck - 2 * error for x in s.values[-3:]) and best > s.values[0]:
+        if error > 0 and all(x < best - luck - errors * error for x in s.values[-3:]) and best > s.values[0]:
             row = s.rows[s.values.index(best)]
             return finding(
                 "validation_drop",
