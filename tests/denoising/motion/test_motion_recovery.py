@@ -54,9 +54,10 @@ def recipe(tmp_path, reduction, seed):
     )
 
 
+# "centred": 18 to 53 units against a bound of 20, by the draws of the processor; a GPU's own are at times one row alone.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("reduction", ["sum", "centred"])
+@pytest.mark.parametrize("reduction", ["sum", pytest.param("centred", marks=pytest.mark.cpu)])
 def test_a_learning_rate_spike_is_caught_rolled_back_and_continued(tmp_path, monkeypatch, reduction, seed):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = new_run(recipe(tmp_path, reduction, seed))
