@@ -54,7 +54,7 @@ def recipe(tmp_path, reduction, seed):
     )
 
 
-# "centred": 18 to 53 units against a bound of 20, by the processor's draws; of those of a GPU one row alone was above it.
+# "centred": 18 to 53 units against a bound of 20 by the processor's draws; by a GPU's one row alone is above.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("reduction", ["sum", pytest.param("centred", marks=pytest.mark.cpu)])
