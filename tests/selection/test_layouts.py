@@ -110,6 +110,11 @@ def test_the_legacy_layout_ends_with_the_query(tmp_path):
         ({"q": entry([{"pointer": [1], "vqa_correct": 0.3}], [1])}, "0 or 1 is wanted"),
         ({"q": entry([{"pointer": [1], "vqa_gt_prob": 1.5}], [1])}, "from 0 to 1 is wanted"),
         ({"q": entry([{"pointer": [1], "logprob_score": "low"}], [1])}, "logprob_score = 'low'"),
+        ({"q": entry([{"pointer": [1], "temperature": "1.0"}], [1])}, "temperature = '1.0' is no finite number"),
+        ({"q": entry([{"pointer": [1], "beam_rank": "first"}], [1])}, "beam_rank = 'first'"),
+        ({"q": entry([{"pointer": [1], "beam_score": 10**400}], [1])}, "is no finite number"),
+        ({"q": {"id_list": [[5, 5, "q"]], "score_list": [0.5]}}, "same item twice"),
+        ({n: {"q": entry([{"pointer": [1]}], [1])} for n in ("train", "val")}, "several tables of queries: train, val"),
         ({"q": entry([None], [1])}, "a candidate is None"),
         ({"q": entry([{"pointer": [[1], [2]]}], [1, 2])}, "pointer holds .1., and ids or positions"),
         ({"q": entry([{"pointer": [1]}, {"pointer": [{"id": 1}]}], [1])}, "pointer holds {'id': 1}"),
@@ -122,6 +127,19 @@ def test_the_legacy_layout_ends_with_the_query(tmp_path):
 def test_what_cannot_be_meant_is_one_clear_error(tmp_path, table, message):
     with pytest.raises(DataError, match=message):
         read_stored(write(tmp_path / "a.json", table))
+
+
+def test_json_that_is_too_deep_is_no_crash(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(DataError, match="is not JSON"):
+        read_stored(tmp_path / "a.json")
+
+
+def test_a_query_that_bears_another_id_than_its_key_is_told(tmp_path):
+    table = {"3": entry([{"pointer": [1]}], [1]) | {"query": {"query_id": 77}}}
+    file = read_stored(write(tmp_path / "a.json", table))
+    assert file.queries[0].id == "3"
+    assert file.notes == ("1 queries bear another query_id than their key, which counts: 3 has 77",)
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -135,6 +136,12 @@ def test_an_id_is_the_same_as_a_number_and_as_text(tmp_path, ids):
         ({"query_ids": IDS, "candidate_ids": IDS, "embeddings": ROWS}, "which are ids and which embeddings"),
         ({"x": ROWS, "y": ROWS}, "which are ids and which embeddings"),
         ({"ids": IDS, "embeddings": np.array([["x", "y"]] * 3)}, "no vectors of one size"),
+        ({"ids": IDS, "embeddings": ROWS + 1j}, "no vectors of one size"),
+        ({"ids": IDS, "embeddings": np.ones((3, 2))}, "all 3 embeddings are the same"),
+        ({"ids": [], "embeddings": ROWS[:0]}, r"no embeddings: \[0, 2\]"),
+        ({"ids": IDS, "embeddings": ROWS[:, :0]}, r"no embeddings: \[3, 0\]"),
+        ({"ids": [[1, 2], [3, 4], [5, 6]], "embeddings": ROWS}, "among its ids is none"),
+        ({"ids": [1, np.nan, 2], "embeddings": ROWS}, "nan among its ids is none"),
     ],
 )
 def test_every_fault_of_a_table_is_one_sentence(tmp_path, arrays, message):
@@ -157,3 +164,52 @@ def test_files_that_are_no_tables(tmp_path):
             read_table(tmp_path / name)
     with pytest.raises(DataError, match=r"no embedding of 'z' \(query 'q'; 1 are missing\)"):
         read_table(npz(tmp_path)).of(["z"], "query 'q'")
+
+
+@pytest.mark.parametrize("name", ["t.npz", "t.npy", "t.pt"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04xxxx", b"no"])
+def test_a_file_of_other_bytes_is_one_sentence(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(tmp_path / name)
+
+
+def test_suffixes_in_capitals_ids_in_a_column_and_sparse_rows_are_read(tmp_path):
+    np.savez(tmp_path / "t.npz", ids=np.array([[7], [8], [9]]), embeddings=ROWS)
+    (tmp_path / "t.npz").rename(tmp_path / "T.NPZ")
+    assert read_table(tmp_path / "T.NPZ").of([8], "q").tolist() == [[3.0, 4.0]]
+    torch.save(torch.tensor(ROWS).to_sparse(), tmp_path / "t.pt")
+    assert read_table(tmp_path / "t.pt").rows.tolist() == ROWS.tolist()
+
+
+@pytest.mark.parametrize(
+    "said", [["a", "b", "c"], {"c": 2, "a": 0, "b": 1}, {"2": "c", "0": "a", "1": "b"}], ids=["list", "rows", "ids"]
+)
+def test_ids_beside_an_array_may_be_a_table_of_either_direction(tmp_path, said):
+    np.save(tmp_path / "t.npy", ROWS)
+    (tmp_path / "t.ids.json").write_text(json.dumps(said))
+    assert read_table(tmp_path / "t.npy").of(["c", "a"], "q").tolist() == [[5.0, 6.0], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        ("json", '{"0": 1, "1": 2, "2": 0}', "Both are numbers"),
+        ("json", '{"a": 0, "b": 0, "c": 1}', "neither a list of ids nor a row"),
+        ("json", "nope", "cannot be read as ids"),
+        ("txt", "a\nb\nc\nd\n", "4 ids, 3 embeddings"),
+        ("txt", "a\nb\n", "2 ids, 3 embeddings"),
+    ],
+)
+def test_ids_beside_an_array_that_do_not_fit_are_refused(tmp_path, suffix, text, message):
+    np.save(tmp_path / "t.npy", ROWS)
+    (tmp_path / f"t.ids.{suffix}").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.npy")
+
+
+def test_embeddings_of_zeros_are_told(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("anygrpo"), "propagate", True)
+    np.savez(tmp_path / "t.npz", ids=IDS, embeddings=ROWS * np.array([[1], [0], [1]]))
+    assert read_table(tmp_path / "t.npz").width == 2
+    assert "'b'" in caplog.text

@@ -23,8 +23,16 @@ def queries_in(path: Path) -> tuple[dict[str, Any], list[str]]:
     """
     table = _load(path)
     if isinstance(table, dict) and not any(_may_be_query(v) for v in table.values()):
-        inner = [v for v in table.values() if isinstance(v, dict | list) and any(map(_may_be_query, _values(v)))]
-        table = inner[0] if len(inner) == 1 else table  # {"_meta": ..., "queries": {...}}
+        inner = {
+            name: v for name, v in table.items() if isinstance(v, dict | list) and any(map(_may_be_query, _values(v)))
+        }
+        table = next(iter(inner.values())) if len(inner) == 1 else table  # {"_meta": ..., "queries": {...}}
+        if len(inner) > 1:
+            names = ", ".join(inner)
+            raise DataError(
+                Text(f"{path} holds several tables of queries: {names}", f"{path} 中有多个查询表：{names}"),
+                Text("save each in a file of its own (task.more_files)", "请各存为一个文件（task.more_files）"),
+            )
     rest: list[str] = []
     if isinstance(table, list):
         rest = [", ".join(x) if isinstance(x, dict) else repr(x) for x in table if not _may_be_query(x)]
@@ -76,7 +84,7 @@ def _load(path: Path) -> Any:
                 raise
             return [json_value(line, once) for line in lines]
         return [whole] if path.suffix == ".jsonl" and _may_be_query(whole) else whole
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(Text(f"{path} is not JSON: {error}", f"{path} 不是 JSON：{error}")) from None
 
 

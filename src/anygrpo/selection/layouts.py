@@ -19,7 +19,7 @@ from typing import Any
 from anygrpo.errors import DataError
 from anygrpo.selection import pointers
 from anygrpo.selection.entries import queries_in
-from anygrpo.selection.parts import NAMES, candidate_of, check_score
+from anygrpo.selection.parts import NAMES, candidate_of, check_score, check_selection
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 from anygrpo.selection.tables import key
 from anygrpo.spoken import Text
@@ -50,7 +50,7 @@ def read_stored(path: str | Path, index: str = "auto") -> StoredFile:
         {"legacy"} if legacy else set()
     )
     layout = layouts.pop() if len(layouts) == 1 else "mixed"
-    notes = [*passed_over, *_reading_notes(rows, readings, len(legacy))]
+    notes = [*passed_over, *_named_otherwise(table), *_reading_notes(rows, readings, len(legacy))]
     return StoredFile(layout, meanings.pop() if len(meanings) == 1 else "both", queries, tuple(notes))
 
 
@@ -86,6 +86,18 @@ def write_stored(path: str | Path, queries: list[StoredQuery], layout: str = "po
     entry = _legacy_entry if layout == "legacy" else lambda q: _entry(q, fixed=layout == "fixed")
     table = {q.id: entry(q) for q in queries}
     Path(path).write_text(json.dumps(table, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def _named_otherwise(table: dict[str, Any]) -> list[str]:
+    """Queries whose own query_id is another than the key that they lie under: the key counts, features too."""
+    other = []
+    for qid, entry in table.items():
+        own = entry.get("query")
+        said = own.get("query_id") if isinstance(own, dict) else None
+        other += [(qid, said)] if said is not None and key(said) != key(qid) else []
+    if not other:
+        return []
+    return [f"{len(other)} queries bear another query_id than their key, which counts: {other[0][0]} has {other[0][1]}"]
 
 
 def _is_legacy(qid: str, entry: dict[str, Any]) -> bool:
@@ -192,6 +204,8 @@ def _legacy(qid: str, entry: dict[str, Any]) -> StoredQuery:
         )
         for ids, score in zip(lists, scores)
     )
+    for one in candidates:
+        check_selection(qid, one.selection)
     return StoredQuery(str(qid), tuple(pool), candidates, {}, False)
 
 

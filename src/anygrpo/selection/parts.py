@@ -28,13 +28,7 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
     Raises:
         DataError: an item picked twice, or a score that is no number of its kind; the query and field are named.
     """
-    if len(set(selection)) < len(selection):
-        raise DataError(
-            Text(
-                f"query {qid!r}: a candidate picks the same item twice ({selection})",
-                f"查询 {qid!r}：一个候选两次选了同一项（{selection}）",
-            )
-        )
+    check_selection(qid, selection)
     judged_by = str(row.get("vqa_eval_mode") or "")
     failed = _true(row.get("eval_failed")) or judged_by.lower() in FAILURES
     parts: dict[str, float] = {}
@@ -42,25 +36,38 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
         name = next((n for n in names if row.get(n) is not None), None)
         if name is not None and not failed:
             parts[part] = check_score(qid, name, part, row[name])
-    log_prob = row.get("logprob_score")
-    if log_prob is not None and not _number(log_prob):
-        raise DataError(
-            Text(
-                f"query {qid!r}: logprob_score = {log_prob!r} is no finite number",
-                f"查询 {qid!r}：logprob_score = {log_prob!r} 不是有限的数",
+    for name in ("logprob_score", "temperature", "beam_rank"):
+        value = row.get(name)
+        if value is not None and not _number(value):
+            raise DataError(
+                Text(
+                    f"query {qid!r}: {name} = {value!r} is no finite number",
+                    f"查询 {qid!r}：{name} = {value!r} 不是有限的数",
+                ),
+                Text("leave it out where it is not known", "不知道的请不要写"),
             )
-        )
     return Candidate(
         selection,
         str(row.get("gen_method") or ""),
         parts,
-        log_prob,
+        row.get("logprob_score"),
         row.get("temperature"),
         row.get("beam_rank"),
         row.get("vqa_pred_answer"),
         failed,
         judged_by,
     )
+
+
+def check_selection(qid: str, selection: tuple[int, ...]) -> None:
+    """Raises: DataError: an item picked twice."""
+    if len(set(selection)) < len(selection):
+        raise DataError(
+            Text(
+                f"query {qid!r}: a candidate picks the same item twice ({selection})",
+                f"查询 {qid!r}：一个候选两次选了同一项（{selection}）",
+            )
+        )
 
 
 def _true(value: Any) -> bool:
@@ -114,7 +121,10 @@ def check_score(qid: str, name: str, part: str, value: Any) -> float:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def _kind(part: str) -> str:

@@ -2,15 +2,16 @@
 
 .npz       `ids` [n] (or `texts`) and `embeddings` [n, d]; or `embeddings` alone; or a vector [d] under each id
 .npy       [n, d]; ids are row numbers, or those of a file beside it: NAME.ids.json, NAME.ids.txt (one a line) or
-           NAME.ids.npy
+           NAME.ids.npy. The JSON is a list, {id: row} or {row: id}
 .pt        [n, d], {"ids": ..., "embeddings": ...}, {id: [d]}, or a list of [d]; without ids they are row numbers
 .parquet   a column of ids and one of lists of numbers
 
-Names that are understood for ids and for embeddings: `_ID_RANKS`, `_VECTOR_COLUMNS`.
+Names that are understood for ids and for embeddings: those of `anygrpo.selection.table_files`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,17 +22,11 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
-from anygrpo.files import json_value
+from anygrpo.selection.table_files import key, read_npy, read_npz, read_parquet, read_torch
 from anygrpo.spoken import Text
 
-_OWN_IDS = (
-    *("query_id", "query_ids", "candidate_id", "candidate_ids", "qid", "qids", "question_id", "question_ids"),
-    *("image_id", "image_ids", "names", "keys"),
-)
-_ID_RANKS = (("id", "ids"), _OWN_IDS, ("index",), ("text", "texts"))
-"""Where a table has several, the first rank that it has says the ids: `ids` before `texts`."""
-_ID_COLUMNS = tuple(name for rank in _ID_RANKS for name in rank)
-_VECTOR_COLUMNS = ("embedding", "embeddings", "vector", "vectors", "feature", "features", "feats", "emb", "embs")
+__all__ = ["Table", "key", "read_table"]
+log = logging.getLogger("anygrpo")
 _FORMATS = (".npz", ".npy", ".pt", ".pth", ".parquet")
 
 
@@ -84,8 +79,8 @@ def read_table(path: str | Path) -> Table:
                 "a table of ids and embeddings: " + ", ".join(_FORMATS), "应为 id 与嵌入的表格：" + ", ".join(_FORMATS)
             ),
         )
-    readers = {".npz": _npz, ".npy": _npy, ".pt": _torch, ".pth": _torch, ".parquet": _parquet}
-    if path.suffix not in readers:
+    readers = {".npz": read_npz, ".npy": read_npy, ".pt": read_torch, ".pth": read_torch, ".parquet": read_parquet}
+    if path.suffix.lower() not in readers:
         raise DataError(
             Text(
                 f"{path}: embeddings in {path.suffix or 'a file without suffix'}",
@@ -93,20 +88,16 @@ def read_table(path: str | Path) -> Table:
             ),
             Text("one of " + ", ".join(_FORMATS), f"可用：{', '.join(_FORMATS)}"),
         )
-    ids, rows = readers[path.suffix](path)
+    ids, rows = readers[path.suffix.lower()](path)
     return _checked(path, ids, rows)
-
-
-def key(item: Any) -> str:
-    """An id as text: 7, 7.0, "7" and b"7" are one id."""
-    if isinstance(item, bytes):
-        item = item.decode("utf-8", "replace")
-    return str(int(item)) if isinstance(item, float) and item.is_integer() else str(item)
 
 
 def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
     try:
-        table = torch.as_tensor(rows).float()
+        table = torch.as_tensor(rows)
+        if table.is_complex():
+            raise TypeError
+        table = (table.to_dense() if table.layout != torch.strided else table).float()
     except (TypeError, ValueError, RuntimeError):
         raise DataError(
             Text(f"{path}: its embeddings are no vectors of one size", f"{path}：它的嵌入不是同样大小的向量")
@@ -118,7 +109,9 @@ def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
                 f"{path}：嵌入的形状为 {tuple(table.shape)}，应为 [n, d]",
             )
         )
-    names = [key(i) for i in (range(len(table)) if ids is None else ids)]
+    if not table.numel():
+        raise DataError(Text(f"{path} holds no embeddings: {[*table.shape]}", f"{path} 中没有嵌入：{[*table.shape]}"))
+    names = [_name(path, i) for i in (range(len(table)) if ids is None else ids)]
     if len(names) != len(table):
         size = f"[{len(names)}, {len(table)}]"
         turned = Text(f"they may be turned over: save them as {size}", f"可能行列颠倒：请存为 {size}")
@@ -146,131 +139,40 @@ def _checked(path: Path, ids: list[Any] | None, rows: Any) -> Table:
                 f"{path}：{names[int(bad.nonzero()[0])]!r} 的嵌入中有 NaN 或无穷",
             )
         )
+    _told(path, names, table)
     return Table(str(path), {name: i for i, name in enumerate(names)}, table)
 
 
-def _npz(path: Path) -> tuple[list[Any] | None, Any]:
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            found = {name: data[name].tolist() if name in _ID_COLUMNS else data[name] for name in data.files}
-    except (ValueError, OSError) as error:
-        raise DataError(
-            Text(f"{path} cannot be read as npz: {error}", f"{path} 不能作为 npz 读取：{error}"),
-            Text("save it without objects (pickle)", "请不带对象（pickle）保存"),
-        ) from None
-    return _named(path, found)
-
-
-def _named(path: Path, found: dict[Any, Any]) -> tuple[list[Any] | None, Any]:
-    """Ids and rows of named arrays: ids and vectors; vectors alone, in the order of their rows; or a vector under each
-    id.
+def _name(path: Path, item: Any) -> str:
+    """An id, also where each lies in a list of its own.
 
     Raises:
-        DataError: names that could be neither, vectors under two names, or ids under two of one rank.
+        DataError: it is none.
     """
-    vectors = [n for n in found if n in _VECTOR_COLUMNS]
-    ids = next((same for rank in _ID_RANKS if (same := [n for n in found if n in rank])), [])
-    if not vectors and not ids and len(found) == 1 and _dims(only := next(iter(found.values()))) > 1:
-        return None, only
-    if not vectors and not ids and found and all(_dims(x) == 1 for x in found.values()):
-        return list(found), _stack(path, list(found.values()))
-    if len(vectors) != 1 or len(ids) > 1:
-        held = list(found)[:8] if not vectors or len(vectors) == len(ids) == 1 else vectors + ids
+    if isinstance(item, list | tuple) and len(item) == 1:
+        item = item[0]
+    if item is None or isinstance(item, list | tuple | dict) or item != item:
         raise DataError(
-            Text(
-                f"{path} holds {held}: which are ids and which embeddings?",
-                f"{path} 中有 {held}：哪些是编号，哪些是嵌入？",
-            ),
-            Text("save ids [n] and embeddings [n, d]", "请保存 ids [n] 与 embeddings [n, d]"),
+            Text(f"{path}: {str(item)[:40]} among its ids is none", f"{path}：编号中的 {str(item)[:40]} 不是编号"),
+            Text("one number or word for each row", "每行一个数或词"),
         )
-    return list(found[ids[0]]) if ids else None, found[vectors[0]]
+    return key(item)
 
 
-def _dims(x: Any) -> int:
-    """Dimensions of more than one entry; a vector of one number counts as a vector."""
-    try:
-        shape = torch.as_tensor(x).shape
-    except (TypeError, ValueError, RuntimeError):
-        return 0
-    return max(1, sum(n > 1 for n in shape)) if len(shape) else 0
+def _told(path: Path, names: list[str], table: Tensor) -> None:
+    """Embeddings that say nothing: all alike are refused, some of zeros are told.
 
-
-def _npy(path: Path) -> tuple[list[Any] | None, Any]:
-    import numpy as np
-
-    try:
-        rows = np.load(path, allow_pickle=False)
-    except (ValueError, OSError) as error:
+    Raises:
+        DataError: all rows are one vector.
+    """
+    if len(table) > 2 and bool((table == table[:1]).all()):
         raise DataError(
-            Text(f"{path} cannot be read as npy: {error}", f"{path} 不能作为 npy 读取：{error}"),
-            Text("save numbers, not objects", "请保存数，而不是对象"),
-        ) from None
-    for suffix in (".ids.json", ".ids.txt", ".ids.npy"):
-        beside = path.with_name(path.stem + suffix)
-        if beside.is_file():
-            if suffix == ".ids.json":
-                return json_value(beside.read_text(encoding="utf-8")), rows
-            if suffix == ".ids.txt":
-                return beside.read_text(encoding="utf-8").split("\n")[: len(rows)], rows
-            return np.load(beside, allow_pickle=False).tolist(), rows
-    return None, rows
-
-
-def _torch(path: Path) -> tuple[list[Any] | None, Any]:
-    try:
-        data = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever its unpickler meets
-        raise DataError(
-            Text(
-                f"{path} cannot be read safely: {str(error).splitlines()[0][:150]}",
-                f"{path} 不能安全读取：{str(error).splitlines()[0][:150]}",
-            ),
-            Text("save tensors alone", "请只保存张量"),
-        ) from None
-    if isinstance(data, dict):
-        plain = {n: x.tolist() if n in _ID_COLUMNS and isinstance(x, Tensor) else x for n, x in data.items()}
-        return _named(path, plain)
-    return None, _stack(path, data) if isinstance(data, list | tuple) else data
-
-
-def _stack(path: Path, rows: list[Any] | tuple[Any, ...]) -> Tensor:
-    try:
-        vectors = [torch.as_tensor(row).float().reshape(-1) for row in rows]
-    except (TypeError, ValueError, RuntimeError):
-        raise DataError(
-            Text(f"{path}: its embeddings are no vectors of one size", f"{path}：它的嵌入不是同样大小的向量")
-        ) from None
-    shapes = {tuple(v.shape) for v in vectors}
-    if len(shapes) != 1:
-        raise DataError(
-            Text(f"{path}: embeddings of shapes {sorted(shapes)[:3]}", f"{path}：嵌入的形状为 {sorted(shapes)[:3]}"),
-            Text("one size for all", "应只有一种大小"),
+            Text(f"{path}: all {len(table)} embeddings are the same", f"{path}：{len(table)} 个嵌入全都相同"),
+            Text("look at how they were made", "请检查它们是如何生成的"),
         )
-    return torch.stack(vectors)
-
-
-def _parquet(path: Path) -> tuple[list[Any] | None, Any]:
-    try:
-        import pyarrow.parquet as parquet  # type: ignore[import-not-found]
-    except ImportError:
-        raise DataError(
-            Text(
-                f"{path}: reading Parquet needs pyarrow, which is not installed here",
-                f"{path}：读取 Parquet 需要 pyarrow，此处没有安装",
-            ),
-            "pip install pyarrow",
-        ) from None
-    table = parquet.read_table(path)
-    found = {name: table[name].to_pylist() for name in table.column_names if name in _ID_COLUMNS + _VECTOR_COLUMNS}
-    ids, rows = _named(path, found or dict.fromkeys(table.column_names))
-    if ids is None:  # rows of Parquet have no order that is promised
-        raise DataError(
-            Text(f"{path} holds the columns {table.column_names}", f"{path} 的列为 {table.column_names}"),
-            Text(
-                f"one of {_ID_COLUMNS} and one of {_VECTOR_COLUMNS}",
-                f"应有 {_ID_COLUMNS} 之一和 {_VECTOR_COLUMNS} 之一",
-            ),
+    if zero := (table == 0).all(1).nonzero()[:, 0].tolist():
+        told = Text(
+            f"{path}: {len(zero)} embeddings are all zeros, as that of {names[zero[0]]!r}",
+            f"{path}：有 {len(zero)} 个嵌入全为零，如 {names[zero[0]]!r}",
         )
-    return ids, rows
+        log.warning("%s", told.said())
