@@ -1,4 +1,4 @@
-"""A small maze, walked in turns: after each step is said where the goal lies and where walls stand beside.
+"""A small maze, walked in turns: after each step is said where the goal lies and which ways are open.
 
 `Maze` is the environment of recipes/llm/maze.toml; each sample has one of its own, in its own process. Run as a
 program, this file writes mazes (to train on, to choose settings on, and to open once at the end) and a model of random
@@ -15,10 +15,10 @@ import sys
 from collections import deque
 from pathlib import Path
 
-SIZE, TURNS, WALLS = 5, 12, 5
+SIZE, TURNS, WALLS = 4, 8, 3
 FILES = {"train": 2000, "choose": 128, "test": 256}
 STEPS = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
-WORDS = [*STEPS, "wall", "0", "1", "2", "3", "4", "start", "goal", "walls", "user", "assistant"]
+WORDS = [*STEPS, "ways", "0", "1", "2", "3", "start", "goal", "walls", "user", "assistant"]
 
 Place = tuple[int, int]
 
@@ -30,15 +30,14 @@ def open_ways(place: Place, walls: set[Place]) -> dict[str, Place]:
 
 
 def view(place: Place, goal: Place, walls: set[Place]) -> str:
-    """Such as "2 east 0 north wall west": the goal lies two to the east, and there is no way to the west."""
+    """Such as "goal 2 east ways north east south": the goal lies two to the east, and a wall stands to the west."""
     dx, dy = goal[0] - place[0], goal[1] - place[1]
-    ways = open_ways(place, walls)
-    where = f"{abs(dx)} {'east' if dx >= 0 else 'west'} {abs(dy)} {'north' if dy >= 0 else 'south'}"
-    return " ".join([where, *(f"wall {word}" for word in STEPS if word not in ways)])
+    far = [(dx, "east"), (-dx, "west"), (dy, "north"), (-dy, "south")]
+    return " ".join(["goal", *(f"{n} {word}" for n, word in far if n > 0), "ways", *open_ways(place, walls)])
 
 
 class Maze:
-    """Whoever arrives is paid the share of turns that are left, counted with the last: (13 - turns) / 12. A step into
+    """Whoever arrives is paid the share of turns that are left, counted with the last: (9 - turns) / 8. A step into
     a wall is a turn. Not arriving is worth 0, so that nothing is worth less than not to play."""
 
     def reset(self, row: dict) -> list[dict]:
@@ -101,7 +100,7 @@ def poor_walk(row: dict, draw: random.Random) -> list[dict]:
 
 
 def rows(count: int) -> list[dict]:
-    """Mazes of five walls, no two alike, whose shortest way has two to eight steps."""
+    """Mazes of three walls, no two alike, whose shortest way has two to six steps."""
     draw, made = random.Random(0), {}
     every = [(x, y) for x in range(SIZE) for y in range(SIZE)]
     while len(made) < count:
@@ -110,7 +109,7 @@ def rows(count: int) -> list[dict]:
         places = [start, goal, *sorted(blocked)]
         told = [f"{x} {y}" for x, y in places]
         prompt = f"start {told[0]} goal {told[1]} walls {' '.join(told[2:])}"
-        if 2 <= shortest <= 8 and prompt not in made:
+        if 2 <= shortest <= 6 and prompt not in made:
             row = {"prompt": prompt, "start": start, "goal": goal, "walls": places[2:], "shortest": shortest}
             made[prompt] = row | {"demonstration": poor_walk(row, draw)}
     return list(made.values())
