@@ -117,6 +117,39 @@ def test_a_function_judges_and_its_exceptions_are_reasons(tmp_path, concurrency)
     assert bad == "the judge failed: RuntimeError: no such picture (own.py:6)"
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_an_async_function_is_awaited_on_one_loop_and_side_by_side(tmp_path, concurrency):
+    (tmp_path / "own.py").write_text(
+        "import asyncio\nLOOPS, NOW, MOST = set(), [0], [0]\n\n\n"
+        "async def judge(query, demonstrations):\n"
+        "    LOOPS.add(id(asyncio.get_running_loop()))\n    NOW[0] += 1\n    MOST[0] = max(MOST[0], NOW[0])\n"
+        "    await asyncio.sleep(0.02)\n    NOW[0] -= 1\n"
+        "    assert query['id'] != 'bad'\n    return {'correct': 1, 'score': MOST[0]}\n"
+    )
+    scorer = FromPython(PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge", concurrency=concurrency))
+    found = scorer.judge([Shown({"id": "bad"}, ()), *(Shown({"id": i}, ()) for i in range(7))])
+    found += scorer.judge([Shown({"id": 9}, ())])
+    assert "AssertionError" in found[0]
+    assert all(one["correct"] == 1 for one in found[1:])
+    assert (max(one["score"] for one in found[1:]) > 1) == (concurrency > 1)
+    assert len(scorer.function.func.__globals__["LOOPS"]) == 1
+
+
+def test_a_function_of_lists_is_called_for_a_batch_at_a_time(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "SIZES = []\n\n\ndef judge(queries, demonstrations):\n    SIZES.append(len(queries))\n"
+        "    if any(q['id'] == 'bad' for q in queries):\n        raise ValueError('lost')\n"
+        "    return [len(rows) for rows in demonstrations] + [0] * any(q['id'] == 'long' for q in queries)\n"
+    )
+    scorer = FromPython(PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge", batch=2))
+    shown = [Shown({"id": n}, tuple({"id": j} for j in range(i))) for i, n in enumerate(["a", "b", "bad", "c", "long"])]
+    found = scorer.judge(shown)
+    assert found[:2] == [{"score": 0.0}, {"score": 1.0}]
+    assert all("ValueError: lost" in one for one in found[2:4])
+    assert "2 judgements for 1 queries" in found[4]
+    assert scorer.function.func.__globals__["SIZES"] == [2, 2, 1]
+
+
 def test_a_call_that_fails_is_tried_again(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     config = PythonScorerConfig(kind="python", function=f"{tmp_path}/own.py:judge", retries=1)

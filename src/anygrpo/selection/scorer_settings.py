@@ -29,8 +29,11 @@ class PythonScorerConfig(_ScorerConfig):
     "Further keyword arguments; judgements made with others are not reused."
     version: str = ""
     "Change it when the function changes its mind: judgements under another version are not reused."
+    batch: int = Field(1, ge=1)
+    """Judged in one call. Above 1 the function takes a list of queries and one of each query's demonstrations, and
+    returns a list."""
     concurrency: int = Field(1, ge=1)
-    "Calls at once, in threads."
+    "Calls at once, in threads; of an async function, awaited side by side."
     retries: int = Field(0, ge=0)
     "Further tries of a call that raised."
 
