@@ -89,5 +89,5 @@ def test_another_environment_is_asked_itself(tmp_path):
     link.symlink_to(sys.executable)
     other = Worker("p", "x", str(link))
     other.need(("json",), "cure")
-    with pytest.raises(DataError, match="in the environment of"):
+    with pytest.raises(DataError, match="'s environment"):
         other.need(("nosuchpackage",), "cure")

@@ -60,7 +60,7 @@ def test_sound_parts_are_taken():
     [
         ({"denoiser": None}, r"own\.py:parts: Parts\.denoiser gave a NoneType.*torch\.nn\.Module"),
         ({"shape": 4}, r"Parts\.shape gave 4"),
-        ({"encode": 3}, r"Parts\.encode gave a int"),
+        ({"encode": 3}, r"Parts\.encode gave an int"),
         ({"encode": lambda prompts: None}, r"Parts\.encode gave a NoneType.*a row a prompt"),
         (
             {"encode": lambda prompts: {"text": torch.zeros(1, 3)}},

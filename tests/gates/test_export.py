@@ -42,7 +42,7 @@ def test_a_network_goes_back_to_its_own_library(lora: dict | None, tmp_path: Pat
     x = torch.rand(1, 3, 16, 24)
     expected = policy.decode(policy.greedy([{"degraded": x[0]}]).samples)[0][0]
     torch.testing.assert_close(plain.eval()(x)[0], expected, atol=1e-5, rtol=1e-4)
-    again = load(tmp_path / "out")
+    again = load(tmp_path / "out", "cpu")
     torch.testing.assert_close(
         again.decode(again.greedy([{"degraded": x[0]}]).samples)[0][0], expected, atol=1e-5, rtol=1e-4
     )
@@ -61,7 +61,7 @@ def test_a_network_goes_back_to_its_own_library(lora: dict | None, tmp_path: Pat
 def test_a_built_in_restorer_comes_back_with_its_settings(network: str, tmp_path: Path) -> None:
     policy = build_restorer(RestorerConfig(network=network, width=6, deterministic="mode", device="cpu"), 3)  # type: ignore
     export(policy, tmp_path)
-    again = load(tmp_path)
+    again = load(tmp_path, "cpu")
     assert again.mode == "mode"
     pictures = [{"degraded": p["degraded"].repeat(1, 4, 4)} for p in prompts(2)]
     for a, b in zip(policy.decode(policy.greedy(pictures).samples), again.decode(again.greedy(pictures).samples)):

@@ -228,6 +228,6 @@ def test_every_kind_of_policy_trains_a_step_off_and_resumes(tmp_path, kind):
     if whole.updater.device.type == "cpu":
         same_weights(whole, again)
         assert rows_of(tmp_path / "cut") == rows
-    else:  # a GPU adds gradients up in any order
-        same_weights(whole, again, rtol=1e-4, atol=1e-6)
+    else:  # a GPU adds gradients up in any order, and Adam makes steps of 1e-3 of the smallest
+        same_weights(whole, again, atol=2e-4)
         assert [row.keys() for row in rows_of(tmp_path / "cut")] == [row.keys() for row in rows]
