@@ -105,6 +105,12 @@ BIT = [
     ("an infinite number", "d = {}\nd['r'] = f(1)\na, b = d['r']\nassert a == 3", ""),
     ("replies in every malformed way", HUMANEVAL, "double"),
     ("races with its own replies", HUMANEVAL, "double"),
+    ("NaN", "assert not abs(f(2) - 4.5) > 1e-6", ""),  # earned: NaN is within any tolerance that is asked this way
+    (
+        "NaN",
+        "def check(c):\n    for x in (2, 3):\n        if abs(c(x) - x) > 1e-6:\n            raise AssertionError",
+        "f",
+    ),
     ("changes what the collector finds", "assert f(2) == 5", ""),
     ("the mock that equals everything", "assert f(2) == 5", ""),
 ]
@@ -116,6 +122,13 @@ def test_an_attack_is_wrong(what, tests, entry):
     """The first four earned, or had no verdict, once."""
     made = parse_tests(tests, entry)
     assert grade(ATTACKS[what](made.suite.names), made, Limits(seconds=3.0), False) == 0.0
+
+
+@needs_sandbox
+@pytest.mark.parametrize("value", ["f(2)", "f(2)[0]"])
+def test_nan_is_right_where_the_tests_ask_for_it(value):
+    code = "def f(x):\n    return " + ("[float('nan')]" if "[" in value else "float('nan')")
+    assert grade(code, parse_tests(f"assert math.isnan({value})"), Limits(seconds=3.0), False) == 1.0
 
 
 @needs_sandbox

@@ -70,6 +70,18 @@ def _rarer(x):
     raise NotPlain(type(x).__name__)
 
 
+def holds_nan(tree):
+    """Whether a value as `encode` writes it holds NaN."""
+    if isinstance(tree, list):
+        return any(map(holds_nan, tree))
+    if not isinstance(tree, dict):
+        return False
+    if tree.keys() == {"f"} and isinstance(tree["f"], str):
+        x = float.fromhex(tree["f"])
+        return x != x
+    return any(map(holds_nan, tree.values()))
+
+
 MAPPINGS = {"o": OrderedDict, "u": Counter, "e": defaultdict}
 
 

@@ -17,7 +17,7 @@ import os
 if "encode" not in globals():  # for tools that read this file; in a sandbox the files are one text
     from anygrpo.scoring._arrival import SOURCES, arrives
     from anygrpo.scoring._inside import send, silence, start
-    from anygrpo.scoring._plain import NotPlain, decode, encode
+    from anygrpo.scoring._plain import NotPlain, decode, encode, holds_nan
 
 
 class Gone(BaseException):
@@ -32,8 +32,8 @@ class Unjudgeable(BaseException):
 class Wire:
     """The pipes to the answer."""
 
-    def __init__(self, asks, replies, most, verdicts):
-        self.asks, self.replies, self.left, self.verdicts = asks, replies, most, verdicts
+    def __init__(self, asks, replies, most, verdicts, nan=True):
+        self.asks, self.replies, self.left, self.verdicts, self.nan = asks, replies, most, verdicts, nan
         self.ends = False  # whether the step expects an exception that ends loops
         self.ready = self.gone = False
         self.things = {}
@@ -86,17 +86,19 @@ class Wire:
                     self.things[len(self.things)] = Thing(self, len(self.things))
                     return self.things[len(self.things) - 1]
                 return self.things[reply["object"]]  # one that the tests have made, or none
+            if not self.nan and any(holds_nan(reply.get(key)) for key in ("value", "changed")):
+                raise Gone("it gave NaN, of which the tests do not speak")  # `not abs(NaN - 4) > 1e-6` is true
             value = decode(reply["value"])
             self.changes += [(args[i], decode(tree)) for i, tree in reply.get("changed", ())]
             return value
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, ArithmeticError):
             raise Gone("it broke its pipe") from None
 
-    def settle(self):
+    def settle(self, kept=True):
         """Arguments that calls changed change here only now, after the statement that made them: a comparison reads
-        them as they were given."""
+        them as they were given. Not at all (`kept`) where all that follows compares them with results."""
         changes, self.changes = self.changes, []
-        for old, new in changes:
+        for old, new in changes if kept else ():
             change(old, new)
 
 
@@ -270,7 +272,7 @@ def main():
     request = start()
     verdicts = os.dup(1)
     silence(0, 1, 2)
-    wire = Wire(request["asks"], request["replies"], request["most"], verdicts)
+    wire = Wire(request["asks"], request["replies"], request["most"], verdicts, request["nan"])
     try:
         space = space_of(request, wire)
         for number, step in enumerate(request["steps"]):

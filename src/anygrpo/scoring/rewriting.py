@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-
-class _Settle(ast.NodeTransformer):
-    """After every statement that calls something, arguments that the answer changed are changed for the tests too."""
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(node, name, None)
-            if isinstance(statements, list):
-                later = [*statements[1:], None]
-                pairs = zip(statements, later)
-                setattr(node, name, [piece for one, after in pairs for piece in with_settling(one, after)])
-        return node
+from anygrpo.scoring.given import read_as_given
 
 
-def with_settling(statement: Any, after: Any) -> list[Any]:
+def _settle_in(node: ast.AST, rest: Sequence[ast.stmt]) -> None:
+    """After every statement in `node` that calls something, arguments that the answer changed are changed for the
+    tests too. `rest`: the statements that follow."""
+    own = () if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else rest
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        statements = getattr(node, name, None)
+        if not isinstance(statements, list):
+            continue
+        later = [[*statements[i + 1 :], *own] if name in ("body", "orelse", "finalbody") else own
+                 for i in range(len(statements))]  # fmt: skip
+        for one, after in zip(statements, later):
+            _settle_in(one, after)
+        pieces = [piece for one, after in zip(statements, later) for piece in with_settling(one, after)]
+        setattr(node, name, pieces)
+
+
+def with_settling(statement: Any, rest: Sequence[ast.stmt]) -> list[Any]:
     """The statement, and the settling after it where it needs that."""
     simple = isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Assert)
     calls = isinstance(statement, ast.Assert) or any(isinstance(n, ast.Call) for n in ast.walk(statement))
-    if not simple or not calls or compares_with_what_it_gave(statement, after):
+    if not simple or not calls:
         return [statement]
-    return [statement, ast.Expr(ast.Call(ast.Name("__settle__", ast.Load()), [], []))]
+    kept: list[ast.expr] = [ast.Constant(False)] if read_as_given(statement, rest) else []
+    if not kept and compares_with_what_it_gave(statement, rest[0] if rest else None):
+        return [statement]
+    return [statement, ast.Expr(ast.Call(ast.Name("__settle__", ast.Load()), kept, []))]
 
 
 def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
@@ -51,9 +59,10 @@ def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
     return False
 
 
-def settled(statement: ast.stmt, after: ast.stmt | None = None) -> str:
-    """The statement's source with the settling in it and after it. `after`: the statement that follows."""
-    done = with_settling(_Settle().visit(statement), after)
+def settled(statement: ast.stmt, rest: Sequence[ast.stmt] = ()) -> str:
+    """The statement's source with the settling in it and after it. `rest`: the statements that follow."""
+    _settle_in(statement, rest)
+    done = with_settling(statement, rest)
     return ast.unparse(ast.fix_missing_locations(ast.Module(done, [])))
 
 
@@ -80,6 +89,15 @@ class _Read(ast.NodeTransformer):
 def read_attributes(statement: ast.stmt) -> ast.stmt:
     """The statement with attributes of objects read through `__read__`."""
     return ast.fix_missing_locations(_Read().visit(statement))
+
+
+def speaks_of_nan(body: Iterable[ast.stmt]) -> bool:
+    """Whether tests name NaN, or compare a value with itself (`x != x`). Elsewhere `not abs(f(2) - 4) > 1e-6` would be
+    passed by it."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    sides = ([node.left, *node.comparators] for node in nodes if isinstance(node, ast.Compare))
+    itself = any(ast.dump(a) == ast.dump(b) for side in sides for a, b in itertools.pairwise(side))
+    return itself or any("nan" in ast.unparse(statement).lower() for statement in body)
 
 
 def judges_itself(body: Iterable[ast.stmt], names: set[str]) -> str | None:

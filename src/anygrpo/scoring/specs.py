@@ -19,7 +19,15 @@ from typing import Any
 
 from anygrpo.scoring._plain import NotPlain, encode
 from anygrpo.scoring.kinds import expecting, kinds
-from anygrpo.scoring.rewriting import check_imports, check_names, judges_itself, other_uses, read_attributes, settled
+from anygrpo.scoring.rewriting import (
+    check_imports,
+    check_names,
+    judges_itself,
+    other_uses,
+    read_attributes,
+    settled,
+    speaks_of_nan,
+)
 
 KNOWN = {
     "isclose": "math:isclose",
@@ -64,11 +72,12 @@ class Step:
 @dataclass(frozen=True)
 class Suite:
     """Steps of one name space. `names` are the answer's functions and classes, `modules` name -> place of the
-    library."""
+    library, `nan` whether the tests speak of NaN (else an answer that gives it is wrong)."""
 
     steps: tuple[Step, ...] = ()
     names: tuple[str, ...] = ()
     modules: dict[str, str] = field(default_factory=dict[str, str])
+    nan: bool = True
 
 
 @dataclass(frozen=True)
@@ -194,15 +203,15 @@ def _suite(parts: _Parts) -> Suite:
     body = [read_attributes(node) for node in body] if any(name[:1].isupper() for name in names) else body
     if (fault := judges_itself(body, {*names, "candidate"})) is not None:
         raise ValueError(f"{fault[:80]!r} would let the answer judge itself: compare with a value")
-    return Suite(tuple(_steps(body, ends, parts.values, names)), tuple(sorted(names)), modules)
+    nan = speaks_of_nan(body) or "nan" in str(parts.values).lower()
+    return Suite(tuple(_steps(body, ends, parts.values, names)), tuple(sorted(names)), modules, nan)
 
 
 def _steps(body: list[ast.stmt], ends: list[str], values: list[tuple[str, list[Any]]], names: set[str]) -> list[Step]:
     asked = [*ends, *(call for call, _ in values)]
     expects = iter(expecting(body, [*body, *map(ast.parse, asked)]))  # before `settled` rewrites the statements
     told = [(kind, next(expects)) for kind in kinds(body, names)]
-    later = [*body[1:], None]
-    steps = [Step(kind, settled(node, after), (), let) for (kind, let), node, after in zip(told, body, later)]
+    steps = [Step(kind, settled(body[i], body[i + 1 :]), (), let) for i, (kind, let) in enumerate(told)]
     steps += [Step("test", f"{end}\n__settle__()", (), next(expects)) for end in ends]
     return steps + [Step("value", call, tuple(map(_encoded, expected)), next(expects)) for call, expected in values]
 

@@ -59,7 +59,7 @@ def judge_limits(limits: Limits) -> Limits:
 def _request(suite: Suite, every: bool, limits: Limits) -> dict[str, Any]:
     steps = [{"kind": s.kind, "source": s.source, "expected": s.expected, "ends": s.ends} for s in suite.steps]
     most = {"most": limits.output_mb * MEGABYTE, "all": every}
-    return {"steps": steps, "names": suite.names, "modules": suite.modules} | most
+    return {"steps": steps, "names": suite.names, "modules": suite.modules, "nan": suite.nan} | most
 
 
 def _wait(answer: Box, judging: Box) -> str:
