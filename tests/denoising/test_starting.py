@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 
@@ -81,6 +82,42 @@ def test_what_does_not_fit_is_an_error(made, tmp_path):
     save_file({"x.weight": torch.zeros(2)}, tmp_path / "alone.safetensors")
     with pytest.raises(DataError, match="does not fit the network"):
         started(policy, tmp_path / "alone.safetensors")
+
+
+def test_files_of_other_trainers_go_on_the_pipeline(made, tmp_path):
+    """PEFT's folder (no README.md: its config names the pipeline, or `base`), and whole weights of the denoiser as a
+    part's folder, a torch file, and Lightning's with hyperparameters of a class that is not here."""
+    import peft
+    from diffusers import DiffusionPipeline
+
+    _, pipe, run, policy = made
+    wanted, base = output(policy), output(started(policy, pipe))
+    far = float((wanted - base).abs().max())
+    part = "transformer" if hasattr(DiffusionPipeline.from_pretrained(pipe), "transformer") else "unet"
+    model = getattr(DiffusionPipeline.from_pretrained(pipe), part)
+    state = load_file(run / "checkpoints" / "best" / LORA_FILE)
+    layers = sorted({n.removeprefix(f"{part}.").partition(".lora_")[0] for n in state})
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=8, target_modules=layers))
+    names = {n.replace(".default.", ".").removeprefix("base_model.model."): p for n, p in adapted.named_parameters()}
+    with torch.no_grad():
+        for name, value in state.items():
+            names[name.removeprefix(f"{part}.")].copy_(value)
+    adapted.save_pretrained(tmp_path / "peft")
+    config = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    (tmp_path / "peft" / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": pipe}))
+    (tmp_path / "peft" / "README.md").unlink(missing_ok=True)
+    whole = adapted.merge_and_unload()
+    whole.save_pretrained(tmp_path / "part")
+    torch.save(whole.state_dict(), tmp_path / "w.pt")
+    more = {"hyper_parameters": argparse.Namespace(lr=1e-3), "pytorch-lightning_version": "2.4"}
+    torch.save({"state_dict": {f"net.{n}": x for n, x in whole.state_dict().items()}} | more, tmp_path / "last.ckpt")
+    again = started(policy, tmp_path / "peft")
+    assert float((output(again) - wanted).abs().max()) < 1e-3 * far
+    for name in ("peft", "peft/adapter_model.safetensors", "part", "w.pt", "last.ckpt"):
+        again = started(policy, tmp_path / name, base=pipe)
+        assert float((output(again) - wanted).abs().max()) < 1e-3 * far, name
+    with pytest.raises(DataError, match="does not name its base"):
+        started(policy, tmp_path / "last.ckpt")
 
 
 def test_going_on_leaves_as_whole_weights(made, tmp_path):

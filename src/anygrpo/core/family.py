@@ -7,7 +7,7 @@ _SETTINGS, _OBJECT = "anygrpo.core.settings:", "anygrpo.core.settings:ObjectConf
 FAMILY = Family(
     "python",
     policies={
-        "python": Kind(_SETTINGS + "OwnPolicyConfig", "anygrpo.core.python_kind:build_policy", "any"),
+        "python": Kind(_SETTINGS + "OwnPolicyConfig", "anygrpo.models.own_policy:build", "any"),
         "object": Kind(_OBJECT, "anygrpo.core.build:absent", "any"),
     },
     tasks={

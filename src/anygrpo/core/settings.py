@@ -17,6 +17,10 @@ class OwnPolicyConfig(Section):
     "path.py:name of a function that returns a policy, or of a class."
     arguments: dict[str, Any] = Field(default_factory=dict)
     "What the function is given besides the seed."
+    model: str | None = None
+    """Where to start from: a run, a checkpoint, an export, a file of weights (.safetensors, .pt, .ckpt), or a name of
+    the Hub (owner/name[@revision]). The policy that the function returns takes them into `trainable()`, and they are
+    its reference."""
 
 
 class OwnTaskConfig(Section):

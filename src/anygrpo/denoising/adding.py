@@ -11,11 +11,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from anygrpo.core.saved import read_weights
-from anygrpo.denoising.starting import STRENGTH, Added, Start, files_of
+from anygrpo.core.saved import holds_weights, read_weights
+from anygrpo.denoising.starting import ADAPTER, STRENGTH, Added, Start, files_of
 from anygrpo.errors import DataError
 from anygrpo.files import json_value
 from anygrpo.models import weights
+from anygrpo.models.adapted import with_adapter
 from anygrpo.spoken import Text
 
 log = logging.getLogger("anygrpo")
@@ -36,8 +37,9 @@ def add(module: nn.Module, start: Start, pipe: Any = None, component: str | None
     """
     beside: list[str] = []
     for one in start.added:
-        state = _adapters(one.place, component)
-        if not state:
+        if (one.place / ADAPTER).is_file():
+            with_adapter(module, one.place, str(start.base)).merge_and_unload()
+        elif not (state := _adapters(one.place, component)):
             # a checkpoint holds what is trained, not buffers: they are the base's
             buffers = [name for name, _ in module.named_buffers()] if one.place.is_dir() else []
             weights.load(module, one.place, kept=buffers)
@@ -70,7 +72,7 @@ def _encoders_of_an_export(pipe: Any, file: Path) -> list[str]:
 
 def _adapters(place: Path, component: str | None) -> dict[str, Tensor]:
     """Tensors of adapters by the network's names; empty where the file holds whole weights."""
-    if place.is_file() and place.suffix != ".safetensors":
+    if place.suffix != ".safetensors" if place.is_file() else not holds_weights(place):
         return {}
     state = read_weights(place)
     if not isinstance(state, Mapping) or not any("lora" in name or "lokr" in name for name in state):

@@ -5,7 +5,8 @@
 | a pipeline's folder, a file of MDM or its folder | itself |
 | a name of the Hub, owner/name[@revision] | the folder of its files, which may be any of these |
 | a run's folder (best, else newest checkpoint), a checkpoint, an export | its base, with its weights |
-| a LoRA for a pipeline (.safetensors, or its folder); `policy.base`, else `base_model` in its README.md | both |
+| a LoRA or PEFT adapter for a pipeline (file or folder), its denoiser's weights (.safetensors, .pt, .ckpt, a part's |
+  folder); the pipeline is `policy.base`, else `base_model` in README.md beside, or PEFT's config names it | both |
 
 Adapters are merged into the base: that is then where training starts, and what its reference is.
 """
@@ -21,9 +22,10 @@ from anygrpo.core.hub import is_name, located
 from anygrpo.core.saved import holds_weights
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.files import json_value, read_toml
+from anygrpo.models.weights import TORCH
 from anygrpo.spoken import Text
 
-LORA_FILE = "pytorch_lora_weights.safetensors"
+LORA_FILE, ADAPTER = "pytorch_lora_weights.safetensors", "adapter_config.json"
 STRENGTH = "lora_adapter_metadata"
 """Where in the file's header diffusers looks for rank and alpha; without it alpha = rank, another strength."""
 _RECIPE, EXPORT = "recipe.toml", "export.json"
@@ -77,10 +79,9 @@ def start_of(name: str | None, kind: str, under: str | None = None) -> Start:
             return _of_recipe(run / "config.toml", _checkpoint(path), kind, under, of_run=True)
     if (path / _RECIPE).is_file() and (path / EXPORT).is_file():
         return _of_recipe(path / _RECIPE, _exported(path), kind, under, of_run=False)
-    if kind == "diffusion" and (path.suffix == ".safetensors" or (path / LORA_FILE).is_file()):
-        base = start_of(under or _must_name_its_base(path), kind)
-        added = Added(path / LORA_FILE if path.is_dir() else path)
-        return Start(base.base, (*base.added, added), base.told)
+    if kind == "diffusion" and (weights := _for_a_pipeline(path)) is not None:
+        base = start_of(under or _must_name_its_base(weights), kind)
+        return Start(base.base, (*base.added, Added(weights)), base.told)
     if under is not None:
         raise _needs_none(name, under)
     if kind == "motion" and not path.exists():
@@ -95,6 +96,17 @@ def start_of(name: str | None, kind: str, under: str | None = None) -> Start:
         files = sorted(path.glob("*.pt"))
         name = str(files[0]) if len(files) == 1 else name
     return Start(name, told=told) if kind != "motion" else Start(None, (Added(path),))
+
+
+def _for_a_pipeline(path: Path) -> Path | None:
+    """What of `path` is put on a pipeline: a LoRA's file, PEFT's folder, whole weights of its denoiser."""
+    for folder in (path, path.parent):  # a file of PEFT's is nothing without its config
+        if (folder / ADAPTER).is_file() and (folder == path or path.name.startswith("adapter_model.")):
+            return folder
+    if (path / LORA_FILE).is_file():
+        return path / LORA_FILE
+    part = (path / "config.json").is_file() and any(path.glob("diffusion_pytorch_model*"))
+    return path if part or (path.is_file() and path.suffix in (".safetensors", *TORCH)) else None
 
 
 def _needs_none(name: str, under: str) -> ConfigError:
@@ -208,13 +220,19 @@ def _not_there(folder: Path, found: str) -> DataError:
 
 
 def named_base(path: Path) -> str | None:
-    """`base_model` in the head of the README.md beside a LoRA; None where it is not said."""
+    """`base_model` in the head of the README.md beside a LoRA, or what PEFT's config names; None: not said."""
     try:
         card = _card(path).read_text(encoding="utf-8")
+        found = re.search(r"^base_model:\s*(\S+)\s*$", card, re.MULTILINE)
     except (OSError, ValueError):
+        found = None
+    if found is not None:
+        return found[1].strip("'\"")
+    try:
+        said = json_value((path / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    found = re.search(r"^base_model:\s*(\S+)\s*$", card, re.MULTILINE)
-    return found and found[1].strip("'\"")
+    return said if isinstance(said, str) and (is_name(said) or (Path(said) / "model_index.json").is_file()) else None
 
 
 def _card(path: Path) -> Path:

@@ -58,7 +58,7 @@ def read(folder: Path, section: Any, seed: int) -> Policy:
     Raises:
         ConfigError: the weights are of another policy than the factory makes now; names or shapes are said.
     """
-    policy: Policy = build_policy(section, seed)
+    policy: Policy = build_policy(section.model_copy(update={"model": None}), seed)  # all of it is in the export
     load_state(policy.trainable(), read_tensors(folder / FILE), policy.saved_names())
     return policy
 

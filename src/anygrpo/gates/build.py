@@ -22,6 +22,7 @@ from anygrpo.gates.loading import LoadReport, add_adapter, choose_trainable, loa
 from anygrpo.gates.policy import StochasticPolicy
 from anygrpo.gates.settings import GatedConfig, StochasticConfig
 from anygrpo.gates.sites import gate
+from anygrpo.gates.starting import seed_of, start
 from anygrpo.gates.wrapping import Gate, with_gates
 from anygrpo.spoken import Text
 
@@ -41,7 +42,7 @@ __all__ = [
 def prepared(network: nn.Module, config: GatedConfig, seed: int, **given: Any) -> StochasticPolicy:
     """A policy of `network` with the section's weights, freezing and adapter applied."""
     if config.model:
-        load_weights(network, config.model, config.strict, config.table)
+        start(network, config.model, config)
     everything = [] if config.lora else ["*"]
     choose_trainable(network, everything if config.train is None else config.train, config.freeze)
     if config.lora is not None:
@@ -78,7 +79,7 @@ def build(config: StochasticConfig, seed: int) -> StochasticPolicy:
             a gate.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed_of(config.model, seed))
         network = user_code.made(config.function, config.arguments)
     if not isinstance(network, nn.Module):
         raise ConfigError(

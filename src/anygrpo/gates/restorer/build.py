@@ -12,6 +12,7 @@ from anygrpo.gates.restorer.experts import ExpertsRestorer
 from anygrpo.gates.restorer.frequency import FrequencyRestorer
 from anygrpo.gates.restorer.toolbox import ToolboxRestorer
 from anygrpo.gates.settings import GatedConfig, RestorerConfig
+from anygrpo.gates.starting import seed_of
 
 __all__ = ["ExpertsRestorer", "FrequencyRestorer", "ToolboxRestorer", "build"]
 
@@ -27,7 +28,7 @@ NETWORKS: dict[str, Callable[[RestorerConfig], nn.Module]] = {
 def build(config: RestorerConfig, seed: int) -> StochasticPolicy:
     """The restorer of the recipe, its weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed_of(config.model, seed))
         network = NETWORKS[config.network](config)
     policy = prepared(network, config, seed)
     plain = {"width", "network", *(RestorerConfig.model_fields.keys() - GatedConfig.model_fields.keys())}
