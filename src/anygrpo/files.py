@@ -63,10 +63,45 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: not TOML, not UTF-8, or nested deeper than `DEEPEST`. OSError: it cannot be read.
     """
+    what = lambda error: Text(f"{path} is not valid TOML: {error}", f"{path} 不是有效的 TOML：{error}")  # noqa: E731
     try:
-        return toml_table(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(Text(f"{path} is not valid TOML: {error}", f"{path} 不是有效的 TOML：{error}")) from None
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(what(error), Text("save it as UTF-8", "请另存为 UTF-8")) from None
+    try:
+        return toml_table(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(what(error), _toml_cure(text, str(error))) from None
+
+
+_SLIPS_OF_TOML: tuple[tuple[str, Text], ...] = (
+    (r"[“”‘’＂＇]", Text('quotes are straight ones: "..."', '引号用英文直引号："..."')),
+    (r"[＝：，；【】]", Text("signs are those of ASCII: = , [ ]", "符号用英文半角：= , [ ]")),
+    (r"^[\w.\"-]+\s*:", Text("a key and its value stand around =, not :", "键和值之间用 =，不用 :")),
+    (r"=\s*(True|False)\b", Text("true and false are written small", "true 和 false 用小写")),
+    (r"=\s*(None|null|nil)\b", Text("a setting that is not given is left out", "不设的键请删去这一行")),
+    (r"=\s*[+-]?\.\d", Text("a number has a digit before its point: 0.1", "小数点前要有数字：0.1")),
+    (r"=\s*[A-Za-z_/~][^\"'{\[]*$", Text('a text stands in quotes: "..."', '文字要加引号："..."')),
+    (r"=\s*(#|$)", Text("a value is missing after =", "= 后缺少值")),
+)
+"""How lines that are no TOML are written most often, and what is meant."""
+
+
+def _toml_cure(text: str, error: str) -> Text | str:
+    """The line that the parser stopped at, with what is usually meant by such a one."""
+    found, lines = re.search(r"at line (\d+)", error), text.splitlines()
+    if found is None or not 0 < int(found[1]) <= len(lines):
+        return ""
+    number, line = found[1], lines[int(found[1]) - 1].strip()
+    if len(line) > 80:
+        line = line[:80] + "..."
+    twice = "twice" in error or "overwrite" in error.lower()
+    meant = next((said for slip, said in _SLIPS_OF_TOML if re.search(slip, line)), None)
+    if twice:
+        meant = Text("it stands above already: give it once", "上面已经有了：只写一次")
+    if meant is None:
+        return Text(f"line {number} is: {line}", f"第 {number} 行：{line}")
+    return Text(f"line {number} is {line!r}: {meant.said('en')}", f"第 {number} 行是 {line!r}：{meant.said('zh')}")
 
 
 def json_value(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:

@@ -271,6 +271,27 @@ def words_of_key(key):
 
 
 MISTAKES = [
+    ("--evaluation.steps", "it is called 'every' here"),  # not training.steps
+    ("--evaluation.k", "it is called 'pass_k' here"),
+    ("--evaluation.best", "no key: the best checkpoint"),
+    ("--training.workers", "task.workers runs rewards"),  # how work is laid on the machine is another matter
+    ("--training.timeout", "no key: Ctrl-C saves and stops"),  # not a reward's
+    ("--policy.vllm", "policy.engine"),
+    ("--policy.layers", "policy.last_n_layers"),  # not policy.motion.layers
+    ("--policy.peft", "policy.train"),
+    ("--policy.tokenizer", "no key: a model's tokenizer"),
+    ("--policy.num-beams", "no key: training samples"),
+    ("--policy.eos-token", "policy.eos"),
+    ("--policy.stop-token", "policy.stop"),
+    ("--task.limit", "no key for the training rows"),  # not task.motion.limits
+    ("--task.template", "no key: a prompt is a text"),  # not task.demonstrations.template
+    ("--task.few-shot", "[[task.examples]]"),
+    ("--task.num-proc", "no key: how work is laid"),  # not task.workers
+    ("--algorithm.whiten", "algorithm.advantage"),
+    ("--algorithm.rank-advantage", 'algorithm.advantage = "rank"'),
+    ("--algorithm.reward-clip", "no key: rewards are taken as they are"),  # not advantage_clip
+    ("--algorithm.reference-free", "algorithm.beta = 0"),
+    ("--doctor.enabled", 'doctor.mode = "off"'),
     ("--algorithm.eps", "algorithm.clip_low and algorithm.clip_high are the clip range"),  # not AdamW's
     ("--optimizer.epsilon", "optimizer.eps"),  # not the clip range
     ("--training.epsilon", "algorithm.clip_low and algorithm.clip_high are the clip range"),
@@ -391,3 +412,53 @@ def test_no_other_word_for_a_kind_is_a_kind():
         assert len(also) > 10
         assert not set(also) & set(kinds(table))
         assert len(set(also)) == len(also)
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "answer"),
+    [
+        ("train", {"steps": 1}, "training.steps"),  # not policy.train
+        ("trainer", {"nothing": 1}, "[training]"),
+        ("eval", {"every": 1}, "evaluation.every"),
+        ("optim", {"betas": [0.9, 0.9]}, "optimizer.betas"),
+        ("model", {"temperature": 1.0}, "policy.temperature"),
+        ("grpo", {"advantage": "rank"}, "algorithm.advantage"),
+    ],
+)
+def test_another_name_of_a_whole_table_is_answered_with_ours(table, given, answer):
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"]), table: given}
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert f"here that is {answer}" in caught.value.cure
+
+
+def test_a_built_in_reward_with_a_function_is_told_to_be_one_of_them():
+    reward = {"kind": "length", "target": 3, "function": "r.py:f"}
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(
+            {"policy": dict(POLICIES["causal_lm"]), "task": {"kind": "data", "path": "p", "rewards": [reward]}}
+        )
+    assert "keep one of them" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "what", "cure"),
+    [
+        ("--optimizer.betas", "0.9", "a list is wanted, in [ ] (found 0.9)", "write betas = [0.9, 0.999]"),
+        ("--policy.stop", "x", "a list is wanted", 'write stop = ["x"]'),
+        ("--algorithm.filters", "none_such", "a list is wanted", 'write filters = [{ kind = "drop_constant" }]'),
+        ("--policy.lora", "true", "a table is wanted (found True)", "its keys: alpha, rank, targets"),
+        ("--policy.chat-template", "x", "policy.chat_template = 'x' is not known", "known: auto, false, true"),
+        ("--policy.threads", "x", "policy.threads = 'x' is not known", "known: a whole number, auto"),
+        ("--algorithm.kl", "none", "is not known", "algorithm.beta = 0"),
+        ("--doctor.mode", "on", "is not known", '"watch"'),
+    ],
+)
+def test_a_value_of_another_form_is_answered_with_the_form(flag, value, what, cure):
+    recipe = {"policy": dict(POLICIES["causal_lm"]), "task": dict(TASKS["arithmetic"])}
+    apply_flags(recipe, [flag, value])
+    with pytest.raises(ConfigError) as caught:
+        parse_recipe(recipe)
+    assert what in caught.value.what
+    assert cure in caught.value.cure
+    assert "literal" not in str(caught.value)

@@ -87,6 +87,39 @@ def test_missing_and_broken_files(tmp_path):
         load_recipe(tmp_path / "bad.toml")
 
 
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ("beta: 0.1", "a key and its value stand around =, not :"),
+        ("beta = .1", "a number has a digit before its point: 0.1"),
+        ("x = True", "true and false are written small"),
+        ("x = None", "a setting that is not given is left out"),
+        ("objective = ppo", 'a text stands in quotes: "..."'),
+        ("objective = “ppo”", 'quotes are straight ones: "..."'),
+        ("x ＝ 1", "signs are those of ASCII: = , [ ]"),
+        ("x =", "a value is missing after ="),
+        ("seed = 2", "it stands above already: give it once"),
+        ("x = 0.1.2", "line 2 is: x = 0.1.2"),
+    ],
+)
+def test_a_line_that_is_no_toml_is_shown_with_what_is_meant(line, cure, tmp_path):
+    (tmp_path / "bad.toml").write_text(f"seed = 1\n{line}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not valid TOML") as caught:
+        load_recipe(tmp_path / "bad.toml")
+    assert cure in caught.value.cure
+    assert "line 2" in caught.value.cure
+
+
+def test_a_recipe_with_a_byte_order_mark_is_read_and_one_in_another_encoding_told_so(tmp_path):
+    text = dump_recipe(parsed())
+    (tmp_path / "marked.toml").write_bytes(text.encode("utf-8-sig"))
+    assert load_recipe(tmp_path / "marked.toml") == parsed()
+    (tmp_path / "gbk.toml").write_bytes('name = "实验"'.encode("gbk"))
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(tmp_path / "gbk.toml")
+    assert "save it as UTF-8" in caught.value.cure
+
+
 def test_the_config_room_starts_without_torch():
     import subprocess
     import sys

@@ -18,7 +18,7 @@ from anygrpo.families import kinds, resolve
 from anygrpo.recipe.no_counterpart import no_counterpart
 from anygrpo.recipe.other_values import VALUES
 from anygrpo.recipe.other_words import ANYWHERE, HERE, OURS
-from anygrpo.recipe.words_by_table import BY_TABLE
+from anygrpo.recipe.words_by_table import BY_TABLE, TABLES
 from anygrpo.recipe.words_explained import EXPLAINED, TWO
 from anygrpo.spoken import Text, say
 
@@ -115,6 +115,10 @@ def meant_inside(key: str, table: Mapping[str, Any], root: type[BaseModel]) -> t
         places = _places(root).get(word) if "_" in word or word in PLAIN else None
         if places:
             return dotted, say(f"here that is {places[0]}", f"这里是 {places[0]}")
+    if ours := TABLES.get(path[0]):
+        inside = [p for p in _places(root).get(path[1], ()) if p == f"{ours}.{path[1]}"] if len(path) > 1 else []
+        there = inside[0] if inside else f"[{ours}]"
+        return dotted if inside else path[0], say(f"here that is {there}", f"这里是 {there}")
     return dotted, ""
 
 

@@ -46,6 +46,12 @@ VALUES: dict[str, dict[str, str | Text]] = {
         **dict.fromkeys(("kl3", "low_var"), '"k3"'),
         **dict.fromkeys(("mse", "squared"), '"k2"'),
         **dict.fromkeys(("full", "analytic"), '"exact"'),
+        **dict.fromkeys(("none", "off", "false", "no"), "algorithm.beta = 0"),
+    },
+    "mode": {
+        **dict.fromkeys(("on", "true", "yes", "enabled", "observe"), '"watch"'),
+        **dict.fromkeys(("false", "no", "none", "disabled", "never"), '"off"'),
+        **dict.fromkeys(("active", "auto", "steer"), '"act"'),
     },
     "dtype": {
         **dict.fromkeys(("bf16", "half_bf16"), '"bfloat16"'),

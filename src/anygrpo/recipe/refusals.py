@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +22,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
     cure = ""
     items = error.errors()
     for item in items:
-        if _of_the_other_branch(item) or _follows_from_another(item, items):
+        if _of_the_other_branch(item) or _follows_from_another(item, items) or _is_beside_a_word(item, items):
             continue
         keys, models = _walk(root, tuple(map(_unwrapped, item["loc"])))
         where = (prefix + ".".join(keys)).rstrip(".")
@@ -36,6 +38,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
             allowed = item.get("ctx", {}).get("expected_tags") or item.get("ctx", {}).get("expected", "")
             lines.append(say(f"{where} = {found!r} is not known", f"{where} = {found!r} 不在可选值中"))
             words = [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
+            words += [w for other in _beside_a_word(item, items) for w in _FORMS[other["type"]]()]
             cure = cure or meant_value(keys[-1] if keys else "", str(found), words)
         elif item["type"] == "not_a_number":
             inner = item.get("ctx", {})
@@ -56,6 +59,7 @@ def readable(error: ValidationError, root: type[BaseModel], prefix: str = "") ->
                 cure = cure or meant(str(strange[0]), _fields(models), root, table=_table(prefix, [*keys, ""]))
         else:
             value = "" if isinstance(item.get("input"), dict) else say(f" (found {found!r})", f"（现为 {found!r}）")
+            cure = cure or _form(item, keys, models)
             lines.append(f"{where or say('recipe', '配方')}{say(': ', '：')}{_reason(item)}{value}")
     return ConfigError("; ".join(dict.fromkeys(lines)), cure)
 
@@ -65,6 +69,12 @@ def _table(prefix: str, keys: list[str]) -> str:
     path = [*filter(None, prefix.split(".")), *keys[:-1]]
     return ".".join(word for word in path if not word.isdigit())
 
+
+_ENGLISH: dict[str, str] = {
+    **dict.fromkeys(("list_type", "tuple_type"), "a list is wanted, in [ ]"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table is wanted"),
+}
+"""Where the validator's own words speak of Python's types."""
 
 _REASONS = {
     "greater_than": "应大于 {gt}",
@@ -84,8 +94,8 @@ _REASONS = {
     "bool_type": "应为 true 或 false",
     "bool_parsing": "应为 true 或 false",
     "string_type": "应为文字",
-    "list_type": "应为列表",
-    "tuple_type": "应为列表",
+    "list_type": "应为列表，写在 [ ] 中",
+    "tuple_type": "应为列表，写在 [ ] 中",
     "dict_type": "应为表",
     "model_type": "应为表",
     "model_attributes_type": "应为表",
@@ -101,7 +111,58 @@ def _reason(item: Any) -> str:
     if isinstance(own, ValueError) and own.args and isinstance(own.args[0], Text):
         return own.args[0].said()
     english = item["msg"].removeprefix("Value error, ")
-    return say(english, _REASONS[item["type"]].format(**given) if item["type"] in _REASONS else english)
+    return say(
+        _ENGLISH.get(str(item["type"])) or english,
+        _REASONS[item["type"]].format(**given) if item["type"] in _REASONS else english,
+    )
+
+
+def _form(item: Any, keys: list[str], models: list[Any]) -> str:
+    """How a value is written where a list or a table is wanted: as the default is, as what was found would be, or the
+    table's keys."""
+    found, known = item.get("input"), [m for model in models for m in _models_in_field(model, keys[-1] if keys else "")]
+    if item["type"] in ("model_type", "model_attributes_type", "dict_type") and known:
+        return say("its keys: ", "它的键：") + ", ".join(_fields(known))
+    if item["type"] not in ("list_type", "tuple_type") or not isinstance(found, str | int | float):
+        return ""
+    fields = [
+        model.model_fields[keys[-1]] for model in models if keys and keys[-1] in getattr(model, "model_fields", {})
+    ]
+    default = next((list(f.default) for f in fields if isinstance(f.default, tuple | list) and f.default), [found])
+    written = f"{keys[-1]} = [{', '.join(map(_inline, default))}]"
+    return say(f"write {written}", f"写作 {written}")
+
+
+def _inline(value: Any) -> str:
+    """A value as it stands in a line of TOML."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_defaults=True) | {"kind": _kind_of(type(value))}
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(x)}" for key, x in value.items() if x is not None) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+_FORMS: dict[str, Callable[[], list[str]]] = {
+    **dict.fromkeys(("bool_type", "bool_parsing"), lambda: ["true", "false"]),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), lambda: [say("a whole number", "整数")]),
+    **dict.fromkeys(("float_type", "float_parsing", "not_a_number"), lambda: [say("a number", "数")]),
+}
+"""What a value may be beside one of some words: refusals of one value of a union stand side by side."""
+
+
+def _is_beside_a_word(item: Any, items: list[Any]) -> bool:
+    """Whether the same value was also to be one of some words, whose refusal tells of both."""
+    if item["type"] not in _FORMS:
+        return False
+    return any(other["type"] == "literal_error" and item in _beside_a_word(other, items) for other in items)
+
+
+def _beside_a_word(item: Any, items: list[Any]) -> list[Any]:
+    """Refusals of the same value as something else than a word."""
+    if item["type"] != "literal_error" or not item["loc"] or not str(item["loc"][-1]).startswith("literal["):
+        return []
+    at = item["loc"][:-1]
+    return [i for i in items if i["type"] in _FORMS and i["loc"][: len(at)] == at and len(i["loc"]) <= len(at) + 1]
 
 
 def _of_the_other_branch(item: Any) -> bool:
@@ -142,11 +203,16 @@ def _walk(root: type[BaseModel], loc: tuple[Any, ...]) -> tuple[list[str], list[
         elif any(part in getattr(m, "model_fields", {}) for m in models):
             keys.append(part)
             models = models if last else inside
-        elif tagged or (part in ("float", "Schedule", "int", "none") and i):
+        elif tagged or (i and (part in ("float", "Schedule", "int", "bool", "str", "none") or _is_words(part))):
             continue
         else:
             keys.append(str(part))
     return keys, models
+
+
+def _is_words(part: Any) -> bool:
+    """Whether a part of a place is a branch of words: "literal['auto']"."""
+    return isinstance(part, str) and part.startswith("literal[")
 
 
 def _fields(models: list[Any]) -> list[str]:
