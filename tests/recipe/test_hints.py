@@ -323,7 +323,6 @@ MISTAKES = [
     ("--evaluation.n-samples", "it is called 'pass_samples' here"),
     ("--training.wandb", "training.sinks"),
     ("--doctor.lang", "it is called 'language' here"),
-    ("--doctor.enabled", "it is called 'mode' here"),
     ("--doctor.fail-on", "anygrpo doctor RUN --fail-on"),
     # words that mean something of their own in one table, asked from others
     ("--algorithm.n-samples", "it is called 'group_size' here"),

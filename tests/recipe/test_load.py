@@ -120,6 +120,29 @@ def test_a_recipe_with_a_byte_order_mark_is_read_and_one_in_another_encoding_tol
     assert "save it as UTF-8" in caught.value.cure
 
 
+@pytest.mark.parametrize(
+    ("stage", "flag", "cure"),
+    [
+        ({"steps": 2}, "--training.steps", "--stages.0.steps"),
+        ({"epochs": 2}, "--training.steps", "--stages.0.epochs"),
+        ({"steps": 2, "algorithm": {"beta": 0.1}}, "--algorithm.beta", "--stages.0.algorithm.beta"),
+    ],
+)
+def test_a_flag_that_no_stage_follows_is_refused(stage, flag, cure, tmp_path):
+    recipe = parse_recipe(table(stages=[{"name": "a", **stage}]))
+    (tmp_path / "r.toml").write_text(dump_recipe(recipe))
+    with pytest.raises(ConfigError, match="would change nothing") as caught:
+        load_recipe(tmp_path / "r.toml", [flag, "3"])
+    assert cure in caught.value.cure
+
+
+def test_a_flag_that_one_stage_follows_is_taken(tmp_path):
+    stages = [{"name": "a", "steps": 2, "algorithm": {"beta": 0.1}}, {"name": "b", "steps": 2}]
+    (tmp_path / "r.toml").write_text(dump_recipe(parse_recipe(table(stages=stages))))
+    made = load_recipe(tmp_path / "r.toml", ["--algorithm.beta", "0.3"]).resolved_stages()
+    assert [stage.algorithm.beta for stage in made] == [0.1, 0.3]
+
+
 def test_the_config_room_starts_without_torch():
     import subprocess
     import sys

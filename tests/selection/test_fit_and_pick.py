@@ -171,3 +171,22 @@ def test_mistakes_are_sentences(files, tmp_path):
         settings.write_text(json.dumps(table | change))
         with pytest.raises(DataError, match=message):
             load(tmp_path / "s")
+
+
+def test_tables_that_are_exchanged_are_told(tmp_path, capsys):
+    for name, letter in (("q.npz", "q"), ("c.npz", "c")):
+        np.savez(tmp_path / name, ids=[f"{letter}{i}" for i in range(9)], embeddings=np.ones((9, 4), np.float32))
+    rows = {
+        f"q{i}": {"id_list": [["c1", "c2", f"q{i}"], ["c3", "c1", f"q{i}"]], "score_list": [0.1, 0.9]} for i in range(9)
+    }
+    (tmp_path / "c.json").write_text(json.dumps(rows))
+    given = [
+        "--queries",
+        str(tmp_path / "c.npz"),
+        "--candidates",
+        str(tmp_path / "q.npz"),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(["select", "fit", str(tmp_path / "c.json"), *given]) == 3
+    assert "the tables of queries and of candidates are exchanged" in capsys.readouterr().err

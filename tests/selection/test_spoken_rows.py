@@ -47,3 +47,26 @@ def test_inspect_prints_no_english_row_in_chinese(tmp_path, capsys, monkeypatch)
     assert len(named) > 10
     assert all(re.search("[\u4e00-\u9fff]", name) for name in named), named
     assert set(named) <= {text.zh for text in NAMES.values()} | {name for name in named if len(name) > 24}
+
+
+def test_values_are_in_the_readers_language_too(tmp_path, capsys, monkeypatch):
+    """And the reward is the richest that the file allows: of beams alone their score."""
+    monkeypatch.setenv("ANYGRPO_LANG", "zh")
+    rows = {str(i): {"id_list": [[i + 1, i + 2, i], [i + 3, i + 1, i]], "score_list": [0.1, 0.9]} for i in range(4)}
+    file = tmp_path / "c.json"
+    file.write_text(__import__("json").dumps(rows))
+    assert main(["select", "inspect", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "各候选自己的编号的并集" in out
+    assert "最少: 2  平均: 2  最多: 2" in out
+    assert re.search(r"奖励方式 \(reward_mode\) +info_score\n", out)
+    assert "剩下的候选都没有" not in out
+    assert short({"all": {"live_groups": 3}}) == "全部: (有信号的组: 3)"
+
+
+def test_select_without_an_action_lists_them(capsys):
+    with pytest.raises(SystemExit):
+        main(["select"])
+    said = capsys.readouterr().err
+    assert "a file of scored selections -> a portable selector" in said
+    assert "the following arguments are required: ACTION" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import NoReturn
 
 from anygrpo.spoken import Text, current
@@ -68,6 +69,9 @@ class Parser(argparse.ArgumentParser):
         return _printed(super().format_help())
 
     def error(self, message: str) -> NoReturn:
+        if "required: ACTION" in message:  # what there is to choose from says more than the usage
+            self.print_help(sys.stderr)
+            print(file=sys.stderr)
         if current() == "zh":
             found = ((re.fullmatch(english, message, re.DOTALL), chinese) for english, chinese in _REFUSALS)
             message = next((match.expand(chinese) for match, chinese in found if match), message)

@@ -18,6 +18,9 @@ from anygrpo.recipe.refusals import readable
 from anygrpo.recipe.written import apply_changes, flat, is_in_run_folder, refuse_own_code
 from anygrpo.spoken import Text
 
+STAGED = ("algorithm", "optimizer", "task")
+"""Tables of which a stage may have keys of its own."""
+
 
 def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
     """Read a recipe and apply flags such as `["--algorithm.clip-high", "0.28"]`. Of a run folder's config.toml, which
@@ -31,7 +34,32 @@ def load_recipe(path: str | Path, flags: Sequence[str] = ()) -> Recipe:
     apply_flags(table, flags)
     if is_in_run_folder(Path(path)):
         refuse_own_code(table, Path(path))
-    return parse_recipe(table)
+    recipe = parse_recipe(table)
+    _refuse_what_no_stage_follows(table, flags)
+    return recipe
+
+
+def _refuse_what_no_stage_follows(table: dict[str, Any], flags: Sequence[str]) -> None:
+    """A flag whose setting every stage has of its own would be taken and change nothing.
+
+    Raises: ConfigError.
+    """
+    stages = table.get("stages") or []
+    for flag in (word.partition("=")[0] for word in flags if stages and word.startswith("--")):
+        section, _, key = flag[2:].replace("-", "_").partition(".")
+        key = key.partition(".")[0]
+        own = section == "training" and key == "steps"
+        if own or (section in STAGED and all(key in stage.get(section, {}) for stage in stages)):
+            there = "--stages.0.steps" if own else f"--stages.0.{section}.{key}"
+            if own and stages[0].get("epochs") is not None:
+                there = "--stages.0.epochs"
+            raise ConfigError(
+                Text(
+                    f"{flag} would change nothing: each [[stages]] has its own {'length' if own else key}",
+                    f"{flag} 不起作用：每个 [[stages]] 有自己的{'长度' if own else ' ' + key}",
+                ),
+                Text(f"{there} is the first stage's", f"第一个阶段的是 {there}"),
+            )
 
 
 def _table(path: Path) -> dict[str, Any]:

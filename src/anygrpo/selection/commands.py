@@ -102,17 +102,18 @@ def _judged(judging: Any, prompt: dict[str, Any], row: list[Any]) -> Any:
 def _inspect(args: argparse.Namespace) -> int:
     from anygrpo.errors import suggestion
     from anygrpo.selection.layouts import read_stored
-    from anygrpo.selection.quality import inspect
+    from anygrpo.selection.quality import inspect, richest
     from anygrpo.selection.rewards import MODES
     from anygrpo.selection.settings import RewardConfig
     from anygrpo.selection.spoken_rows import row
 
-    if args.mode not in MODES:
+    if args.mode is not None and args.mode not in MODES:
         raise ConfigError(
             Text(f"unknown reward mode {args.mode!r}", f"未知的奖励方式 {args.mode!r}"), suggestion(args.mode, MODES)
         )
-    config = RewardConfig(mode=args.mode)
-    report = inspect(read_stored(args.file, args.index), config, args.min_score_when_wrong, args.fallback)
+    stored = read_stored(args.file, args.index)
+    config = RewardConfig(mode=args.mode or richest(stored) or "hard_plus_soft")  # type: ignore[arg-type]
+    report = inspect(stored, config, args.min_score_when_wrong, args.fallback)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0

@@ -35,7 +35,9 @@ def add_parser(commands: Any) -> None:
     generate.add_argument("--seed", type=int, default=0)
     inspect = actions.add_parser("inspect", help=say("quality of a file of stored candidates", "存储候选文件的质量"))
     inspect.add_argument("file", type=Path)
-    inspect.add_argument("--mode", default="hard_plus_soft", help=say("reward mode", "奖励方式"))
+    inspect.add_argument(
+        "--mode", help=say("reward mode; the richest that the file allows", "奖励方式；默认取文件允许的最全的一种")
+    )
     inspect.add_argument("--index", choices=("auto", "global", "local"), default="auto")
     inspect.add_argument("--min-score-when-wrong", type=float, default=0.0)
     inspect.add_argument(

@@ -13,15 +13,10 @@ from anygrpo.selection.apply import table_of
 from anygrpo.selection.evaluation import compare_runs
 from anygrpo.selection.export import export
 from anygrpo.selection.layouts import read_stored
-from anygrpo.selection.quality import inspect
-from anygrpo.selection.rewards import NEEDS
+from anygrpo.selection.quality import inspect, richest
 from anygrpo.selection.settings import RewardConfig
 from anygrpo.selection.stored_query import StoredFile
-from anygrpo.selection.usable import usable
 from anygrpo.spoken import Text
-
-PREFERRED = ("hard01_plus_gtprob", "hard_plus_soft", "hard_only", "soft_only", "info_score", "score")
-"""Reward modes, the first that a file has the parts for is taken."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +86,8 @@ def fit(
 
 def _mode(stored: StoredFile) -> str:
     """The richest reward that some candidates allow."""
-    for mode in PREFERRED:
-        every = [c for q in usable(list(stored.queries), RewardConfig(mode=mode))[0] for c in q.candidates]
-        if every and all(n in c.parts for c in every for n in NEEDS[mode]):
-            return mode
+    if mode := richest(stored):
+        return mode
     raise DataError(
         Text("no candidate of this file has a score", "这个文件没有带分数的候选"),
         Text(

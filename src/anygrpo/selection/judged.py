@@ -47,7 +47,7 @@ class Judged(SelectionTask):
                 ),
                 Text("one encoder for both: the policy compares them", "两者应使用同一编码器：策略要比较它们"),
             )
-        self._all = self._of_candidates.of(self.candidates, "a candidate")
+        self._all = self._of_candidates.of(self.candidates, Text("a candidate", "候选"))
         self._names = list(self.candidates)
         self.train, self.validation = self._split()
         self.size = len(self.train)
@@ -72,7 +72,7 @@ class Judged(SelectionTask):
             raise DataError(
                 Text(f"{self.config.queries} holds no query {name!r}", f"{self.config.queries} 中没有查询 {name!r}")
             )
-        query = self._of_queries.of([name], f"query {name!r}")[0]
+        query = self._of_queries.of([name], Text(f"query {name!r}", f"查询 {name!r}"))[0]
         ids = self._pool(query) if pool is None else [str(i) for i in pool]
         if missing := [i for i in ids if i not in self.candidates]:
             raise DataError(
@@ -85,7 +85,9 @@ class Judged(SelectionTask):
         return {
             "id": name,
             "query": query,
-            "candidates": self._all if ids is self._names else self._of_candidates.of(ids, f"a candidate of {name!r}"),
+            "candidates": self._all
+            if ids is self._names
+            else self._of_candidates.of(ids, Text(f"a candidate of {name!r}", f"{name!r} 的候选")),
             "ids": ids,
             "row": self.queries[name],
             "rows": [self.candidates[i] for i in ids],

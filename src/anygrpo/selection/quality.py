@@ -27,6 +27,20 @@ class _Table:
     valid: Tensor
 
 
+PREFERRED = ("hard01_plus_gtprob", "hard_plus_soft", "hard_only", "soft_only", "info_score", "score")
+"""Reward modes, the first that a file has the parts for is taken."""
+
+
+def richest(stored: StoredFile) -> str | None:
+    """The richest reward that some candidates allow; None where none has a score."""
+    for mode in PREFERRED:
+        config = RewardConfig(mode=mode)  # type: ignore[arg-type]
+        every = [c for q in usable(list(stored.queries), config)[0] for c in q.candidates]
+        if every and all(n in c.parts for c in every for n in NEEDS[mode]):
+            return mode
+    return None
+
+
 def inspect(
     file: StoredFile, config: RewardConfig, min_score_when_wrong: float = 0.0, fallback: str = "skip"
 ) -> dict[str, Any]:

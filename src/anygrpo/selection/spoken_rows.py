@@ -51,8 +51,45 @@ NAMES: dict[str, Text] = {
         "propensities": "倾向概率 (propensities)",
         "dead_components": "无差异的奖励分量",
         "equivalent_modes": "等价的奖励方式",
+        "reward_levels": "奖励的取值",
+        "groups": "各组",
     }.items()
 }
+
+
+WORDS: dict[str, Text] = {
+    english: Text(english, chinese)
+    for english, chinese in {
+        "min": "最少",
+        "mean": "平均",
+        "max": "最多",
+        "unknown": "未写明",
+        "none": "无",
+        "given": "文件给出",
+        "union of the candidates' own ids": "各候选自己的编号的并集",
+        "same_sequence": "顺序也相同",
+        "same_set": "同一集合",
+        "scored_otherwise": "得分不同",
+        "usable": "可用",
+        "deterministic": "确定性的",
+        "stored": "有存储",
+        "above_zero": "大于 0",
+        "sequence": "整个序列",
+        "set": "集合",
+        "slot": "逐个位置",
+        "distinct": "不同的值",
+        "mean_in_group": "组内平均",
+        "all": "全部",
+        "live_groups": "有信号的组",
+        "live_share": "占比",
+        "advantage_std": "优势的标准差",
+        "top_5_by_reward": "奖励前 5",
+        "top_3_by_reward": "奖励前 3",
+        "global": "全局编号 (global)",
+        "local": "池内位置 (local)",
+    }.items()
+}
+"""Words inside the values of those rows."""
 
 
 def row_name(english: str) -> str:
@@ -82,7 +119,12 @@ def short(value: Any) -> str:
     if isinstance(value, dict) and "verdict" in value:
         return str(value["verdict"])
     if isinstance(value, dict):
-        return "  ".join(f"{k}: {short(v)}" for k, v in value.items()) or "-"
+        pairs = ((_word(k), f"({short(v)})" if isinstance(v, dict) else short(v)) for k, v in value.items())
+        return "  ".join(f"{k}: {v}" for k, v in pairs) or "-"
     if isinstance(value, list):
         return "; ".join(short(v) for v in value) or "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else _word(str(value))
+
+
+def _word(english: str) -> str:
+    return WORDS[english].said() if english in WORDS else english

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from anygrpo.errors import ConfigError, DataError
 from anygrpo.selection.file_settings import StoredCandidatesConfig
 from anygrpo.selection.stored_query import StoredQuery
-from anygrpo.selection.tables import Table, read_table
+from anygrpo.selection.tables import Table, key, read_table
 from anygrpo.selection.task import Prompt
 from anygrpo.spoken import Text
 
@@ -39,12 +39,20 @@ class StoredFeatures:
         Raises:
             DataError: an id without an embedding.
         """
-        own = f"query {query.id!r}"
+        own = Text(f"query {query.id!r}", f"查询 {query.id!r}")
+        if key(query.id) not in self.queries.index and key(query.id) in self.candidates.index:
+            raise DataError(
+                Text(
+                    f"{self.queries.path} holds no embedding of {query.id!r}, and {self.candidates.path} does",
+                    f"{self.queries.path} 中没有 {query.id!r} 的嵌入，而 {self.candidates.path} 中有",
+                ),
+                Text("the tables of queries and of candidates are exchanged", "查询表和候选表写反了"),
+            )
         excluded = [i for i, name in enumerate(query.pool) if self.one_space and str(name) == query.id]
         return {
             "id": query.id,
             "query": self.queries.of([query.id], own)[0],
-            "candidates": self.candidates.of(query.pool, f"a candidate of {own}"),
+            "candidates": self.candidates.of(query.pool, Text(f"a candidate of {own.en}", f"{own.zh}的候选")),
             "ids": list(query.pool),
             "excluded": excluded,
             **{name: query.query[name] for name in ("question", "text", "answer", "image") if name in query.query},

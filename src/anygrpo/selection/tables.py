@@ -42,7 +42,7 @@ class Table:
     def width(self) -> int:
         return self.rows.shape[1]
 
-    def of(self, names: Iterable[Any], whose: str) -> Tensor:
+    def of(self, names: Iterable[Any], whose: str | Text) -> Tensor:
         """[m, d] of these ids.
 
         Raises:
@@ -51,10 +51,16 @@ class Table:
         names = list(names)
         missing = [name for name in names if key(name) not in self.index]
         if missing:
+            few = len(missing) == 1
+            whose = Text(whose, whose) if isinstance(whose, str) else whose
             raise DataError(
                 Text(
-                    f"{self.path} holds no embedding of {missing[0]!r} ({whose}; {len(missing)} are missing)",
-                    f"{self.path} 中没有 {missing[0]!r} 的嵌入（{whose}；共缺 {len(missing)} 个）",
+                    f"{self.path} holds no embedding of {missing[0]!r} ({whose.said('en')}"
+                    + ("" if few else f"; {len(missing)} of {len(names)} are missing")
+                    + ")",
+                    f"{self.path} 中没有 {missing[0]!r} 的嵌入（{whose.said('zh')}"
+                    + ("" if few else f"；{len(names)} 个中缺 {len(missing)} 个")
+                    + "）",
                 ),
                 Text(
                     f"it holds {len(self.index)} ids, such as {next(iter(self.index), None)!r}",
