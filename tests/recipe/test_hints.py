@@ -420,7 +420,7 @@ def test_no_other_word_for_a_kind_is_a_kind():
         ("trainer", {"nothing": 1}, "[training]"),
         ("eval", {"every": 1}, "evaluation.every"),
         ("optim", {"betas": [0.9, 0.9]}, "optimizer.betas"),
-        ("model", {"temperature": 1.0}, "policy.temperature"),
+        ("model", {"top_p": 0.5}, "policy.top_p"),
         ("grpo", {"advantage": "rank"}, "algorithm.advantage"),
     ],
 )
