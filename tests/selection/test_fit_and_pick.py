@@ -175,7 +175,7 @@ def test_mistakes_are_sentences(files, tmp_path):
 
 def test_tables_that_are_exchanged_are_told(tmp_path, capsys):
     for name, letter in (("q.npz", "q"), ("c.npz", "c")):
-        np.savez(tmp_path / name, ids=[f"{letter}{i}" for i in range(9)], embeddings=np.ones((9, 4), np.float32))
+        np.savez(tmp_path / name, ids=[f"{letter}{i}" for i in range(9)], embeddings=np.eye(9, dtype=np.float32))
     rows = {
         f"q{i}": {"id_list": [["c1", "c2", f"q{i}"], ["c3", "c1", f"q{i}"]], "score_list": [0.1, 0.9]} for i in range(9)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,22 @@ def build(config: ImageTaskConfig, seed: int) -> ImageTask:
                     f"of {len(rows)} prompts in {config.path} none is left for {name}",
                     f"{config.path} 的 {len(rows)} 个提示中，没有一个留给 {name}",
                 ),
-                Text(
-                    "more prompts, another task.held_out_share, or task.held_out_path",
-                    "请增加提示、改变 task.held_out_share，或给出 task.held_out_path",
-                ),
+                _other_share([_share(row["prompt"]) for row in rows])
+                + Text("give more prompts, or task.held_out_path", "请增加提示，或给出 task.held_out_path"),
             )
     return ImageTask(config, seed, train, held_out, build_rewards(config.rewards, train, held_out))
+
+
+def _other_share(shares: list[float]) -> Text:
+    """The least share that holds a prompt out, to two digits; nothing where it leaves none to train on."""
+    least = math.floor(min(shares, default=1.0) * 100 + 1) / 100
+    count = sum(share < least for share in shares)
+    if count == len(shares):
+        return Text("", "")
+    return Text(
+        f"task.held_out_share = {least:g} holds {'one' if count == 1 else count} out; or ",
+        f"task.held_out_share = {least:g} 可留出 {count} 个；或",
+    )
 
 
 def read_prompts(path: str, column: str) -> list[Prompt]:
