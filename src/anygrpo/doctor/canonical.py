@@ -114,7 +114,7 @@ def concept(key: str) -> tuple[str, int] | None:
     name = ACTOR.sub("ppo_actor/", AGENT.sub(r"\g<1>all/", normalise(key)))
     if name in EXACT:
         return EXACT[name]
-    if name.startswith(("groups/live_after/", "restoration/gate_effect/")):
+    if name.startswith(("groups/live_after/", "restoration/gate_effect/")) or name == "offline/coverage":
         return name, 0
     if match := HELD_OUT.match(key.strip().lower().replace(" ", "_")):
         return held_out(match[1])

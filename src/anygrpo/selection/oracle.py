@@ -45,6 +45,8 @@ class Oracle:
             )
         words = [
             say(f"{k}: {'all' if whole else 'random'} {n} sets", f"{k} 个：{'全部' if whole else '随机'} {n} 组")
+            if n
+            else say(f"{k}: none needed", f"{k} 个：无需")
             for k, (n, whole) in enumerate(zip(self.tried, self.exact), 1)
         ]
         head = say(
