@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
-from anygrpo.doctor import diagnose
+from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.canonical import concept
 from anygrpo.doctor.columns import build
 from anygrpo.doctor.findings import Finding
 from anygrpo.doctor.log import Log
+from anygrpo.doctor.readers.lines import pair_row
 from anygrpo.doctor.synthetic import healthy, spiky
 
 Rows = list[dict[str, float]]
@@ -210,3 +212,91 @@ def test_one_of_several_validations_that_wobbles_is_no_drop() -> None:
             }
         called += "validation_drop" in found(rows)
     assert called <= 1
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("train.policy.kl_ref", "kl/reference"),
+        ("gold accuracy", "eval/gold_accuracy"),
+        ("true_reward", "eval/true_reward"),
+        ("FID", "eval/fid"),
+        ("R-Precision", "eval/r_precision"),
+        ("MM Dist", "eval/mm_dist"),
+        ("裁剪", "clip/fraction"),
+        ("最大对数比率", "log_ratio/abs_max"),
+        ("train/truncated_frac", "truncated/share"),
+    ],
+)
+def test_more_names(key: str, name: str) -> None:
+    assert (concept(key) or ("",))[0] == name
+
+
+def test_a_gold_score_that_falls_while_the_reward_rises() -> None:
+    rng = random.Random(8)
+    rows = [{**r, "gold accuracy": 0.41 - 0.0008 * i + rng.gauss(0, 0.004)} for i, r in enumerate(healthy(120))]
+    assert heavy(rows)[0] in ("reward_hacking", "overfitting")
+
+
+def test_a_distance_is_better_when_it_falls() -> None:
+    """FID from .42 to 1.3 beside a rising reward is a hack; from 1.3 to .42 it is not, and is told as "-FID"."""
+    rng = random.Random(9)
+    rows = healthy(60)
+    worse = [{**r, "FID": 0.42 + 0.015 * i + rng.gauss(0, 0.01)} for i, r in enumerate(rows)]
+    better = [{**r, "FID": 1.3 - 0.015 * i + rng.gauss(0, 0.01)} for i, r in enumerate(rows)]
+    told = diagnose(worse, format="jsonl").first
+    assert told
+    assert (told.rule, told.facts["name"]) == ("reward_hacking", "-FID")
+    assert heavy(better) == []
+
+
+def test_the_only_reward_is_the_reward_though_named_like_a_part() -> None:
+    rows = [{"train/acc_reward": 0.4 + 0.001 * i, "train/kl_ref": 0.01, "train/entropy": 0.5} for i in range(40)]
+    assert build(Log("", "jsonl", [dict(r) for r in rows])).get("reward/mean")
+
+
+def test_one_row_whose_answers_were_all_cut_off() -> None:
+    """That is said before the refusal of trends; of nine in ten it is said behind it."""
+    row = {"reward": 0.18, "reward_std": 0.2, "completions/mean_length": 2048.0, "completions/max_length": 2048.0}
+    assert heavy([{**row, "completions/clipped_ratio": 1.0}]) == ["truncation"]
+    assert "too_short" in heavy([{**row, "completions/mean_length": 1900.0, "completions/clipped_ratio": 0.9}])
+
+
+def test_a_ceiling_of_everything_is_told_once() -> None:
+    rows = [{**r, "reward": 1.98 + 0.02 * (i % 6 != 0), "reward_std": 0.03 * (i % 6 == 0), "grad_norm": 0.01,
+             "frac_reward_zero_std": 0.95 + 0.05 * (i % 6 != 0), "rewards/acc/mean": 0.98 + 0.02 * (i % 6 != 0),
+             "rewards/format/mean": 1.0} for i, r in enumerate(healthy(90))]  # fmt: skip
+    assert heavy(rows) == ["mastered_groups"]
+
+
+def test_log_ratios_of_twenty_come_before_a_sign() -> None:
+    rows = [
+        {**r, "reward": 0.5 - 0.004 * i, "max_abs_log_ratio": 5 + 0.4 * i, "kl": 0.02 + 0.03 * i}
+        for i, r in enumerate(healthy(60))
+    ]
+    assert heavy(rows)[0] == "log_ratio_explosion"
+
+
+def test_a_spread_that_never_was_is_blown_up() -> None:
+    """Spread .0004 of a level of .5 under normalised advantages; where the reward rose all the same it is none."""
+    rng = random.Random(10)
+    row = {"reward_std": 0.0004, "advantage_std": 0.99, "grad_norm": 0.9, "kl": 0.1}
+    noise = [{**row, "reward": 0.5 + rng.gauss(0, 0.0005)} for _ in range(100)]
+    assert found(noise)["phantom_advantages"].variant == "level"
+    rise = [{**row, "reward": 0.5 + 0.001 * i} for i in range(100)]
+    assert "phantom_advantages" not in found(rise)
+
+
+def test_several_statistics_of_one_metric_behind_one_name() -> None:
+    row = pair_row("Step  12  reward  0.2256  len(mean/max)  498.2/ 512  loss  0.0005")
+    assert (row["len/mean"], row["len/max"], row["reward"], row["step"]) == (498.2, 512.0, 0.2256, 12.0)
+    assert pair_row("reward=0.3 len(mean/max)=310/512")["len/max"] == 512.0
+
+
+def test_a_chinese_counter_shows_a_wrong_reference_in_three_rows(tmp_path: Path) -> None:
+    rows = ((1, 0.412, 1.31), (2, 0.408, 1.29), (3, 0.415, 1.33))
+    text = "\n".join(f"步骤 {i}：奖励 {r}，KL {kl}，梯度范数 0.52" for i, r, kl in rows)
+    (tmp_path / "log.txt").write_text(f"跑到第三步就不对了：\n{text}\n", "utf-8")
+    first = diagnose_log(read(tmp_path / "log.txt")).first
+    assert first
+    assert first.rule == "wrong_reference"

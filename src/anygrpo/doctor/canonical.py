@@ -16,6 +16,14 @@ ACTOR = re.compile(r"^(?:grpo|gspo|dapo|rloo|cispo|reinforce)_actor/")  # AReaL:
 HELD_OUT = re.compile(
     r"^(?:(?:eval(?:uation)?|valid(?:ation)?|val|test|val-core|val-aux|held_?out)[/_\-]|(?:验证|测试|评测|评估)集?(?:上的?)?)(.+)$"
 )
+WITNESS = re.compile(
+    r"^(?:gold|oracle|ground_truth|true|human)_(?:\w+_)?(?:acc(?:uracy)?|score|reward|success|pass|win)(?:_rate|_mean|_avg)?$"
+)
+"""What is told beside the reward that is trained on, under no heading of evaluations: "gold_accuracy"."""
+QUALITY = re.compile(
+    r"^(?:fid|kid|lpips|psnr|ssim|mm_?dist(?:ance)?|matching_(?:score|dist(?:ance)?)|r_?precision(?:_?(?:top)?_?[123])?)$"
+)
+"""Measures of motions and pictures that are measured on held-out data wherever they are."""
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
     r"^(\w+)_rewards?(?:/(mean|std)|_(mean|std|avg))?$|^rewards?_(\w+?)(?:/(mean|std)|_(mean|std))?$"
@@ -43,6 +51,8 @@ MEANS = {"mean", "avg", "average", "train", "training", "batch", "ep", "rollout"
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WIDE = str.maketrans("（）：，；／－＿　【】", "():,;/-_ []")
 CHINESE = re.compile("[\u4e00-\u9fff]")
+DOTTED = re.compile(r"(?<=[a-z_])\.(?=[a-z_])")
+"""Levels of nested objects in a flattened table: "policy.kl_ref"."""
 STEPS = (
     "step",
     "global_step",
@@ -118,6 +128,8 @@ def concept(key: str) -> tuple[str, int] | None:
         return name, 0
     if match := HELD_OUT.match(key.strip().lower().replace(" ", "_")):
         return held_out(match[1])
+    if WITNESS.match(name) or QUALITY.match(name):
+        return f"eval/{name}", 0
     if name in CORES:
         return CORES[name], 50
     if found := WORDS_METRIC.get(name) or WORDS_METRIC.get(plain_name(key)):
@@ -148,6 +160,8 @@ def concept(key: str) -> tuple[str, int] | None:
             return None
         return part(groups[0] or groups[3], "std" in groups)
     if (bare := SECTION.sub("", name)) != name and (found := concept(bare)):
+        return found[0], found[1] + 100
+    if "/" not in name and DOTTED.search(name) and (found := concept(DOTTED.sub("/", name))):
         return found[0], found[1] + 100
     return under_headings(name)
 

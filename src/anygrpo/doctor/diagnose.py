@@ -81,6 +81,11 @@ def judge(run: Columns) -> Diagnosis:
     return Diagnosis(run, tuple(findings), told, tuple(run.not_observable))
 
 
+def from_one_row(f: Finding) -> bool:
+    """So is that nearly every answer was cut off."""
+    return f.rule in FROM_ONE_ROW or (f.rule == "truncation" and f.facts.get("share", 0.0) >= 0.95)
+
+
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     """What the others make needless.
 
@@ -93,7 +98,7 @@ def drop_contradicted(findings: list[Finding]) -> list[Finding]:
     if any("no_learning" in RULES[r].explains for r in heavy - {"no_learning"}):
         gone.add("no_learning")
     gone |= {replaced for r in heavy for replaced in RULES[r].replaces}
-    shown = any(f.severity == "serious" and (f.certainty == "certain" or f.rule in FROM_ONE_ROW) for f in findings)
+    shown = any(f.severity == "serious" and (f.certainty == "certain" or from_one_row(f)) for f in findings)
     if shown and heavy - {"too_short", "crash"}:  # what needs no trend is said first: its refusal stays as a note
         findings = [replace(f, severity="info") if f.rule == "too_short" else f for f in findings]
     noisy = any(f.rule == "too_short" and f.variant == "mde" for f in findings)

@@ -136,6 +136,10 @@ def find_reward(
             return None
     if not any(name.startswith(PROOF) for name in known):
         return None
+    parts = [key for name, key in known.items() if name.startswith("reward/component/") and key in table]
+    if len(parts) == 1 and max(table[parts[0]]) > min(table[parts[0]]):
+        found.append(Inference("reward/mean", parts[0], "the only reward of this log, though named like a part"))
+        return parts[0]
     if (only := known.get("eval/reward")) in table:
         found.append(Inference("reward/mean", only, "the only reward of this log, measured in nearly every row"))
         return only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.series import Series, mean
@@ -13,8 +13,10 @@ LONG_ENOUGH = 8
 """Rows below which no trend is read."""
 
 OUTCOME = re.compile(
-    r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim)"
+    r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim|fid|kid|lpips"
+    r"|mm_?dist|matching_(?:score|dist)|r_?precision)"
 )
+LOWER_IS_BETTER = re.compile(r"(?:^|[/_@.])(?:fid|kid|lpips|mm_?dist|matching_(?:score|dist))")
 NO_OUTCOME = re.compile(
     r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside|reward_gain"
 )
@@ -100,9 +102,14 @@ def rose(run: Columns) -> bool:
 
 
 def outcomes(run: Columns) -> dict[str, Series]:
-    """Held-out measures of success (accuracy, reward, pass rate): not their spread, lengths or times."""
+    """Held-out measures of success (accuracy, reward, pass rate): not their spread, lengths or times.
+
+    A distance (FID) comes with the other sign, and says so: "-FID".
+    """
     return {
-        name: s for name, s in run.evals.items() if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
+        name: replace(s, key=f"-{s.key}", values=tuple(-x for x in s.values)) if LOWER_IS_BETTER.search(name) else s
+        for name, s in run.evals.items()
+        if len(s) >= 3 and OUTCOME.search(name) and not NO_OUTCOME.search(name)
     }
 
 

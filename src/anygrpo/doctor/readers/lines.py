@@ -43,7 +43,15 @@ SAID = re.compile(r"(?<=[\w\u4e00-\u9fff)])\s*(?:→|->|恒?为|[都]?是|等于
 """What stands between a name and its number in a sentence: "平均奖励为0.3", "reward→0.3"."""
 STEP = re.compile(r"\b(?:global[_ ]?step|step|iter(?:ation)?|update)s?\b\s*[:=#\[]*\s*(\d+)(?![\d.]*\s*%)", re.I)
 STEP_WORD = re.compile("step|iter|update", re.I)  # a cheap look before the careful one
-COUNTER = re.compile(r"第\s*(\d+)\s*(?:步|轮|次)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\[")
+COUNTER = re.compile(
+    r"(?:第|步骤|步数|轮次|迭代)\s*(\d+)\s*(?:[步轮次：:,，]|$)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\["
+)
+PACKED = re.compile(
+    r"([A-Za-z_\u4e00-\u9fff][\w./]*)\s*\(((?:mean|avg|std|max|min|median)(?:/(?:mean|avg|std|max|min|median))+)\)(\s*[:=]?\s*)("
+    + rf"(?:{NUMBER})(?:\s*/\s*(?:{NUMBER}))+)",
+    re.I,
+)
+"""Several statistics of one metric: "len(mean/max) 512.0/ 512"."""
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
 HELD_OUT = re.compile(r"\b(?:eval(?:uation|uator)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
 LIST_ITEM = re.compile(NUMBER, re.I)
@@ -96,6 +104,8 @@ def verl_row(line: str) -> Row | None:
 def pair_row(line: str) -> Row:
     """A line of "key: value" or "key=value" pairs. Lines that speak of evaluation get the prefix "eval_"."""
     row: Row = {}
+    if "/" in line and "(" in line:
+        line = PACKED.sub(unpacked, line)
     first = len(line)
     if "|" in line and " = " in line:
         for match in WIDE_PAIR.finditer(line):
@@ -125,6 +135,16 @@ def pair_row(line: str) -> Row:
         if found:
             row["step"] = float(next(g for g in found.groups() if g))
     return row
+
+
+def unpacked(match: re.Match[str]) -> str:
+    """ "len(mean/max): 310/512" as "len/mean: 310 len/max: 512"; as it was where the counts differ."""
+    name, kinds, sign, numbers = match.groups()
+    values = [x.strip() for x in numbers.split("/")]
+    parts = kinds.split("/")
+    if len(parts) != len(values):
+        return match[0]
+    return " ".join(f"{name}/{kind}{sign if sign.strip() else ' '}{x}" for kind, x in zip(parts, values))
 
 
 def add(row: Row, key: str, many: str, one: str) -> None:

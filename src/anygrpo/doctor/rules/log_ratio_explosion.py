@@ -86,7 +86,7 @@ WORDS = {
     certainty="likely",
     experiment="zero_rate",
     needs=("log_ratio/abs_max|ratio/max|ratio/mean",),
-    explains=("clip_saturated", "grad_spikes", "kl_far", *COLLAPSES),
+    explains=("clip_saturated", "grad_spikes", "kl_far", "sign_inverted", *COLLAPSES),
     live="at_once",
 )
 def log_ratio_explosion(run: Columns) -> Result:

@@ -60,6 +60,7 @@ def mastered_groups(run: Columns) -> Result:
         share=now,
         level=reward.last if reward else 0.0,
         metrics=("groups/dead", "reward/mean"),
+        explains=("dead_term",) if all(s.mean > 0 for s in run.components.values() if s.constant) else (),
     )
 
 
