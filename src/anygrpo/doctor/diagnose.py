@@ -83,7 +83,8 @@ def judge(run: Columns) -> Diagnosis:
 
 def from_one_row(f: Finding) -> bool:
     """So is that nearly every answer was cut off."""
-    return f.rule in FROM_ONE_ROW or (f.rule == "truncation" and f.facts.get("share", 0.0) >= 0.95)
+    share = f.facts.get("share")
+    return f.rule in FROM_ONE_ROW or (f.rule == "truncation" and isinstance(share, float) and share >= 0.95)
 
 
 def drop_contradicted(findings: list[Finding]) -> list[Finding]:
