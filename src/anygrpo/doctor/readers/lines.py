@@ -47,11 +47,11 @@ COUNTER = re.compile(
     r"(?:第|步骤|步数|轮次|迭代)\s*(\d+)\s*(?:[步轮次：:,，]|$)|\((\d+)/\d+\)|^\s*\[(\d+)(?:/\d+)?\]|\|\s*(\d+)/\d+\s*\["
 )
 PACKED = re.compile(
-    r"([A-Za-z_\u4e00-\u9fff][\w./]*)\s*\(((?:mean|avg|std|max|min|median)(?:/(?:mean|avg|std|max|min|median))+)\)(\s*[:=]?\s*)("
+    r"([A-Za-z_\u4e00-\u9fff][\w./]*)\s*\(((?:mean|avg|std|max|min|median)(?:/(?:mean|avg|std|max|min|median))+)\)(\s*=?\s*)("
     + rf"(?:{NUMBER})(?:\s*/\s*(?:{NUMBER}))+)",
     re.I,
 )
-"""Several statistics of one metric: "len(mean/max) 512.0/ 512"."""
+"""Several statistics of one metric among plain pairs: "len(mean/max) 512.0/ 512"."""
 BAR = re.compile(r"\d(?:\.\d+)?\s?(?:\w+/s|s/\w+)\b|\d%\|")
 HELD_OUT = re.compile(r"\b(?:eval(?:uation|uator)?|valid(?:ation)?|val|test(?:ing)?|held[- ]?out)\b", re.I)
 LIST_ITEM = re.compile(NUMBER, re.I)
@@ -138,7 +138,7 @@ def pair_row(line: str) -> Row:
 
 
 def unpacked(match: re.Match[str]) -> str:
-    """ "len(mean/max): 310/512" as "len/mean: 310 len/max: 512"; as it was where the counts differ."""
+    """ "len(mean/max)=310/512" as "len/mean=310 len/max=512"; as it was where the counts differ."""
     name, kinds, sign, numbers = match.groups()
     values = [x.strip() for x in numbers.split("/")]
     parts = kinds.split("/")
