@@ -219,3 +219,11 @@ def test_a_plan_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "log.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.6}\n')
     assert main(["doctor", str(tmp_path / "log.jsonl"), "--plan"]) == 0
     assert "no finding" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [{"step_time": 4.0}, {"rewards/correct/mean": 0.5, "rewards/correct/std": 0.516}])
+def test_a_pasted_row_without_group_shares_shows_no_spread_inside_groups(more: dict[str, float]) -> None:
+    """TRL from 0.27 on logs the batch's spread: with a gradient of 0 that is no fault of the gradient."""
+    row = {"loss": 0.0, "grad_norm": 0.0, "learning_rate": 9e-7, "reward": 0.5, "reward_std": 0.516, "kl": 4e-4}
+    assert "zero_gradient" in {f.rule for f in diagnose([row], format="jsonl").findings}
+    assert "zero_gradient" not in {f.rule for f in diagnose([{**row, **more}], format="jsonl").findings}

@@ -275,18 +275,20 @@ def rename_batch_std(series: dict[str, Series]) -> None:
 
     It is the batch's wherever it is above 0 in a row whose groups all have no spread. A batch without any spread
     has none in its groups. TRL's own `reward_std` is the batch's from 0.27 on (logs with `step_time`, 0.26 had it too),
-    unless it differs from the spread of its only part, which is always the batch's.
+    unless it differs from the spread of its only part, which is always the batch's. A row or two pasted without the
+    share of such groups, where it is the spread of its only part, is not taken for that inside groups either.
     """
     within, dead = series.get("reward/std_within"), series.get("groups/dead")
     spread = series.get("reward/std")
     if spread and not within and len(spread) and spread.low == spread.high == 0:
         series["reward/std_within"] = replace(spread, name="reward/std_within")  # none in the batch: none in a group
-    if not within or not dead or "reward/std" in series:
+    if not within or "reward/std" in series:
         return
-    share = dead.at()
+    share = dead.at() if dead else {}
     parts = [s for name, s in series.items() if name.startswith("reward/component_std/")]
     other = len(parts) == 1 and any(abs(x - y) > 1e-4 * (x + y) for _, x, y in paired(within, parts[0]))
-    recent = within.key.endswith("reward_std") and dead.key.endswith("frac_reward_zero_std") and "time/step" in series
+    own = within.key.endswith("reward_std") and (not dead or dead.key.endswith("frac_reward_zero_std"))
+    recent = own and ("time/step" in series or (not dead and len(parts) == 1 and len(within) < 3))
     shown = any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values))
     if shown or (recent and not other):
         series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")
