@@ -13,6 +13,7 @@ GUIDES = (
     "README.md", "CONTRIBUTING.md", "docs/adopt.md", "docs/check.md", "docs/compare.md", "docs/doctor.md",
     "docs/language.md", "docs/motion.md", "docs/performance.md", "docs/policies.md", "docs/restoration.md",
     "docs/rewards.md", "docs/scaling.md", "docs/selection.md", "docs/turns.md", "docs/use.md", "docs/results/llm.md",
+    "docs/architecture.md", "docs/run-folder.md", "docs/reliability.md", "docs/lab-notes.md", "docs/pictures.md",
     "docs/results/motion.md", "docs/results/restoration.md", "docs/results/selection.md", "docs/results/faults.md",
 )  # fmt: skip
 
