@@ -48,3 +48,9 @@ def test_none_is_an_internal_error_and_nothing_is_unpacked(tmp_path, name, capsy
     (inner / name).write_bytes(FILES[name])
     assert main(["doctor", str(inner / name)]) in (0, 2, 3, 5), capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [name]
+
+
+def test_a_link_to_a_device_without_end_is_refused(tmp_path, capsys):
+    (tmp_path / "log.jsonl").symlink_to("/dev/zero")
+    assert main(["doctor", str(tmp_path / "log.jsonl")]) == 3
+    assert "is a device" in capsys.readouterr().err

@@ -73,6 +73,11 @@ def read(path: str | Path) -> Log:
         DataError: nothing there, nothing readable, or a file without a byte in it.
     """
     source = str(path)
+    if source != "-" and (Path(path).is_char_device() or Path(path).is_block_device()):  # it may have no end
+        raise DataError(
+            Text(f"{source} is a device", f"{source} 是设备"),
+            Text("give a file, or - for a pipe", "请给出文件，管道用 -"),
+        )
     try:
         with at_hand(path) as (where, name, left):
             log = folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
