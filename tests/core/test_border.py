@@ -11,7 +11,7 @@ import torch
 
 import anygrpo
 from anygrpo.cli.main import main
-from anygrpo.core import border, user_code
+from anygrpo.core import border, contract, user_code
 from anygrpo.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +127,27 @@ FAULTS = {
     "blocks of no rows": ("block_rows = 0", r"Own\.block_rows is 0.*above 0"),
     "clip is a text": ("clip = 'narrow'", r"Own\.clip is 'narrow'.*ClipDefaults"),
     "greedy is missing": ("greedy = None", r"Own\.greedy is None, not a method"),
+    "log-probs have no values": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, log_probs=r.log_probs.to('meta'))",
+        r"Own\.sample returned log_probs of device=meta.*a dense tensor",
+    ),
+    "log-probs are complex": (
+        "def evaluate(self, *a): e = super().evaluate(*a); return replace(e, log_probs=e.log_probs + 0j)",
+        r"Own\.evaluate returned log_probs of torch\.complex64",
+    ),
+    "reasons are a list": (
+        "def sample(self, *a): r = super().sample(*a); return replace(r, reasons=[1])",
+        r"Own\.sample returned reasons as a list.*a dict",
+    ),
+    "decode gives an array": (
+        "def decode(self, samples): return torch.tensor(super().decode(samples)).numpy()",
+        r"Own\.decode returned a ndarray.*2 lists of 3 outputs",
+    ),
+    "another module is trained": (
+        "def trainable(self): return torch.nn.Linear(2, 2)",
+        r"Own\.evaluate returned log_probs whose gradient reaches no weight of trainable\(\)",
+    ),
+    "saved_names is a number": ("def saved_names(self): return 3", r"Own\.saved_names returned an int.*a dict"),
     "greedy draws a group": (
         "def greedy(self, prompts): return super().sample(prompts, 4, 0)",
         r"Own\.greedy returned log_probs \[2, 4, 1\].*\[2, 1, T\]",
@@ -163,6 +184,37 @@ TASK_FAULTS = {
         "return anygrpo.Scores(r.to(torch.complex64))",
         r"Mine\.score returned rewards of torch\.complex64",
     ),
+    "scores are sparse": (
+        "def score(self, *a): s = super().score(*a); return replace(s, rewards=s.rewards.to_sparse())",
+        r"Mine\.score returned rewards of torch\.sparse_coo",
+    ),
+    "a component is missing": (
+        "def score(self, *a): s = super().score(*a); return replace(s, components={'hit': None})",
+        r"Mine\.score returned components\['hit'\] as a NoneType",
+    ),
+    "weights are a list": (
+        "def score(self, *a): s = super().score(*a); return replace(s, weights=[1])",
+        r"Mine\.score returned weights \[1\].*a dict of name -> finite number",
+    ),
+    "reasons of no sample": (
+        "def score(self, *a): s = super().score(*a); return replace(s, reasons={(999, 0): 'b'})",
+        r"Mine\.score returned reasons \{\(999, 0\): 'b'\}.*\(p, g\) -> why, p below 200",
+    ),
+    "parts of another shape": (
+        "def score(self, *a): s = super().score(*a); return replace(s, parts=torch.zeros(3))",
+        r"Mine\.score returned parts \[3\].*\[P, G, K\] = \[200, 1, K\]",
+    ),
+    "measures are a list": ("def measure(self, *a): return [1]", r"Mine\.measure returned a list.*a dict of name"),
+    "a measure is a tensor": (
+        "def measure(self, *a): return {'eval/x': torch.zeros(3)}",
+        r"Mine\.measure returned 'eval/x' as a Tensor",
+    ),
+    "size is a word": (
+        "def __init__(self, *a): super().__init__(*a); self.size = 'many'",
+        r"Mine\.size is 'many'.*a whole number",
+    ),
+    "lowest_reward is nan": ("lowest_reward = float('nan')", r"Mine\.lowest_reward is nan.*a finite number"),
+    "prepare takes nothing": ("def prepare(self): pass", r"Mine\.prepare raised TypeError"),
     "score takes outputs alone": ("def score(self, outputs): return 1", r"Mine\.score cannot be called"),
     "success is a number": ("success = 1.0", r"Mine\.success is 1\.0"),
     "scores of another shape": (
@@ -245,6 +297,33 @@ def test_a_fault_that_shows_later_names_the_users_line(tmp_path, capsys):
     assert "in score: KeyError: 'nothing'" in said
 
 
+LATER = {
+    "no prompts": (
+        "mine",
+        "def prompts(self, s, c): return super().prompts(s, c) if s < 1 or s > 9 else None",
+        "prompts",
+    ),
+    "a lack of prompts": ("mine", "def prompts(self, s, c): return super().prompts(s, 1 if s == 1 else c)", "prompts"),
+    "no scores": ("mine", "def score(self, p, o): return super().score(p, o) if later() < 4 else None", "score"),
+    "no outputs": ("own", "def decode(self, x): return super().decode(x) if later() < 8 else None", "decode"),
+    "no evaluation": ("own", "def evaluate(self, *a): return super().evaluate(*a) if later() < 6 else 3", "evaluate"),
+    "an error": ("own", "def sample(self, *a): return super().sample(*a) if later() < 4 else 1 / 0", "own.py:"),
+}
+
+
+@pytest.mark.parametrize(("whose", "code", "names"), LATER.values(), ids=LATER)
+def test_what_breaks_while_training_ends_it_with_4_and_the_users_name(tmp_path, capsys, whose, code, names):
+    arguments = recipe(tmp_path, **{whose: code})
+    path = tmp_path / "own.py"
+    count = "import itertools\nnumbers = itertools.count(1)\ndef later(): return next(numbers)\n"
+    path.write_text(path.read_text().replace("\nclass Own", f"{count}\nclass Own"))
+    assert main([*arguments, "--training.steps", "5"]) == 4
+    said = capsys.readouterr().err
+    assert "internal error" not in said
+    assert names in said, said
+    assert "step " in said
+
+
 def test_a_sound_policy_trains_and_the_trial_leaves_no_trace(tmp_path):
     before = torch.random.get_rng_state()
     assert main(recipe(tmp_path)) == 0
@@ -257,7 +336,7 @@ def test_what_a_factory_returns_derives_from_the_contract():
             return []
 
     with pytest.raises(ConfigError, match=r"does not derive from anygrpo\.Task, and lacks held_out, score"):
-        border.instance(Half(), anygrpo.Task, "mine.py:Half")
+        contract.instance(Half(), anygrpo.Task, "mine.py:Half")
 
 
 def test_a_contract_that_is_not_filled_is_named_before_anything_runs(tmp_path):

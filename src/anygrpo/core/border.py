@@ -5,18 +5,18 @@ An error names *their* class and method, the shape found and the shape wanted. B
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from anygrpo.core.contract import a_kind, called, dense, of_type, wrong
 from anygrpo.core.policy import ClipDefaults, Policy
 from anygrpo.core.rollout import Evaluation, Rollout
 from anygrpo.core.tree import Shared, Tree, tree_map
-from anygrpo.core.user_code import describe, described
-from anygrpo.errors import AnygrpoError, ConfigError
-from anygrpo.spoken import NOTHING, Text, said
+from anygrpo.errors import ConfigError
+from anygrpo.spoken import NOTHING, Text
 
 _P, _G = 2, 3
 """Prompts and group of the trial: different sizes, so that swapped axes are seen."""
@@ -29,59 +29,6 @@ _WHOLE = Text("a whole number above 0", "大于 0 的整数")
 _LOG_PROB = Text("a log-probability of each decision", "每个决策的对数概率")
 
 
-def instance(made: Any, base: type, where: str) -> None:
-    """Raises: ConfigError where what a user's function made does not derive from `base` (Policy or Task), or lacks a
-    method of it, or trains no module."""
-    methods = sorted(getattr(base, "__abstractmethods__", ()))
-    missing = [name for name in methods if not callable(getattr(made, name, None))]
-    name = type(made).__name__
-    if not isinstance(made, base):
-        lacks = f", and lacks {', '.join(missing)}" if missing else ""
-        raise ConfigError(
-            Text(
-                f"{where} returned a {name}, which does not derive from anygrpo.{base.__name__}{lacks}",
-                f"{where} 返回了 {name}，它不是 anygrpo.{base.__name__} 的子类{lacks and f'，且缺少 {missing}'}",
-            ),
-            Text(
-                f"write class {name}(anygrpo.{base.__name__}) and define {', '.join(methods)}",
-                f"写成 class {name}(anygrpo.{base.__name__})，并定义 {'、'.join(methods)}",
-            ),
-        )
-    if missing:
-        raise ConfigError(
-            Text(f"{name} ({where}) has {missing[0]} = None", f"{name}（{where}）的 {missing[0]} = None"),
-            Text(f"define {', '.join(missing)}", f"请定义 {'、'.join(missing)}"),
-        )
-    if isinstance(made, Policy) and not isinstance(module := called(made, "trainable"), nn.Module):
-        wrong(made, "trainable", a_kind(module), Text("a torch.nn.Module", "torch.nn.Module"))
-
-
-def called(by: Any, method: str, *arguments: Any) -> Any:
-    """What the user's method returns.
-
-    Raises:
-        ConfigError: it is no method, or raised something; the place is named.
-    """
-    function: Callable[..., Any] | None = getattr(by, method, None)
-    if not callable(function):
-        raise ConfigError(
-            Text(
-                f"{type(by).__name__}.{method} is {function!r}, not a method",
-                f"{type(by).__name__}.{method} 是 {function!r}，不是方法",
-            ),
-            Text("define it", "请定义它"),
-        )
-    try:
-        return function(*arguments)
-    except AnygrpoError:
-        raise
-    except (Exception, SystemExit) as error:
-        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
-        what = describe(error) if inside else described(error)  # it could not even be called: no line of theirs
-        name = f"{type(by).__name__}.{method}"
-        raise ConfigError(Text(f"{name} raised {what}", f"{name} 抛出 {what}"), Text("mend it", "请修正")) from error
-
-
 def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
     """Sample, decode and score again a few of the task's prompts; nothing is kept, random state neither.
 
@@ -92,6 +39,7 @@ def check_policy(policy: Policy, prompts: list[Any], greedy: bool) -> None:
         ConfigError: a method that is missing, raises, or returns another shape or type.
     """
     check_attributes(policy)
+    of_type(policy, "saved_names", called(policy, "saved_names"), dict)
     some = (prompts * _P)[:_P]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         rollout = called(policy, "sample", some, _G, _SEED)
@@ -136,8 +84,9 @@ def check_attributes(policy: Policy) -> None:
             lambda x: isinstance(x, ClipDefaults),
             Text("an anygrpo ClipDefaults(low, high)", "anygrpo 的 ClipDefaults(low, high)"),
         ),
-        ("time_chunk", lambda x: x is None or (isinstance(x, int) and x > 0), Text("None or ", "None 或") + _WHOLE),
-        ("block_rows", lambda x: isinstance(x, int) and x > 0, _WHOLE),
+        ("time_chunk", lambda x: x is None or (_count(x)), Text("None or ", "None 或") + _WHOLE),
+        ("block_rows", lambda x: _count(x), _WHOLE),
+        ("speed", lambda x: isinstance(x, Mapping), Text("a dict", "字典")),
         ("provides", lambda x: isinstance(x, (set, frozenset)), Text("a frozenset of names", "名称的 frozenset")),
     )
     for name, right, what in wanted:
@@ -147,6 +96,10 @@ def check_attributes(policy: Policy) -> None:
                 Text(f"{place} is {found!r}", f"{place} 是 {found!r}"),
                 Text("it has to be ", "应当是 ") + what,
             )
+
+
+def _count(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x > 0
 
 
 def check_reference(policy: Policy) -> None:
@@ -167,10 +120,13 @@ def check_reference(policy: Policy) -> None:
 
 def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where it is no Rollout of `shape` [P, G]."""
-    _type(policy, method, rollout, Rollout)
+    of_type(policy, method, rollout, Rollout)
     p, g = shape
     for name in ("log_probs", "mask", "rewards", "valid", "ended", "version"):
-        _type(policy, method, getattr(rollout, name), Tensor, name)
+        of_type(policy, method, getattr(rollout, name), Tensor, name)
+        dense(policy, method, getattr(rollout, name), name)
+    for name in ("components", "reasons", "weights"):
+        of_type(policy, method, getattr(rollout, name), dict, name)
     found = tuple(rollout.log_probs.shape)
     if len(found) != 3 or found[:2] != shape:
         what = Text(f"log_probs {list(found)}", f"log_probs {list(found)}")
@@ -197,7 +153,12 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
     for name in ("valid", "ended"):
         if (dtype := getattr(rollout, name).dtype) != torch.bool:
             wrong(policy, method, Text(f"{name} of {dtype}", f"{dtype} 的 {name}"), f"bool, [P, G] = [{p}, {g}]")
+    if rollout.version.is_floating_point():
+        wrong(
+            policy, method, Text(f"version of {rollout.version.dtype}", f"{rollout.version.dtype} 的 version"), "int64"
+        )
     for name, leaf in _leaves(rollout.samples):
+        dense(policy, method, leaf, f"samples{name}")
         if tuple(leaf.shape[:2]) != shape:
             wrong(policy, method, f"samples{name} {list(leaf.shape)}", f"[P, G, ...] = [{p}, {g}, ...]")
 
@@ -205,7 +166,8 @@ def check_rollout(policy: Policy, method: str, rollout: Any, shape: tuple[int, i
 def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where they are no P lists of G outputs."""
     p, g = shape
-    sizes = [len(row) if hasattr(row, "__len__") else None for row in outputs] if hasattr(outputs, "__len__") else None
+    of_lists = isinstance(outputs, list | tuple)
+    sizes = [len(row) if isinstance(row, list | tuple) else None for row in outputs] if of_lists else None
     if sizes != [g] * p:
         rows = Text(f"{len(sizes or ())} rows of {sizes}", f"{len(sizes or ())} 行，每行 {sizes} 个")
         found = a_kind(outputs) if sizes is None else rows
@@ -214,20 +176,21 @@ def check_outputs(policy: Policy, outputs: Any, shape: tuple[int, int]) -> None:
 
 def check_evaluation(policy: Policy, made: Any, shape: tuple[int, int]) -> None:
     """Raises: ConfigError where it is no Evaluation of `shape` [n, t]."""
-    _type(policy, "evaluate", made, Evaluation)
+    of_type(policy, "evaluate", made, Evaluation)
     n, t = shape
-    _type(policy, "evaluate", made.log_probs, Tensor, "log_probs")
-    _type(policy, "evaluate", made.losses, dict, "losses")
+    of_type(policy, "evaluate", made.log_probs, Tensor, "log_probs")
+    dense(policy, "evaluate", made.log_probs, "log_probs")
+    of_type(policy, "evaluate", made.losses, dict, "losses")
     for name in ("log_probs", "entropy", "kl"):
         value = getattr(made, name)
         if value is not None:
-            _type(policy, "evaluate", value, Tensor, name)
+            of_type(policy, "evaluate", value, Tensor, name)
         if value is not None and tuple(value.shape) != shape:
             shape_found = f"{name} {list(value.shape)}"
             found = Text(f"{shape_found} for {n} rows and a slice of {t}", f"{shape_found}（{n} 行，{t} 个决策的切片）")
             wrong(policy, "evaluate", found, f"[n, t] = [{n}, {t}]")
     for name, value in made.losses.items():
-        _type(policy, "evaluate", value, Tensor, f"losses[{name!r}]")
+        of_type(policy, "evaluate", value, Tensor, f"losses[{name!r}]")
         if tuple(value.shape) != (n,):
             wrong(policy, "evaluate", f"losses[{name!r}] {list(value.shape)}", f"[n] = [{n}]")
 
@@ -251,15 +214,21 @@ def check_slice(policy: Policy, whole: Evaluation, part: Evaluation, first: int,
 
 def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None:
     """Raises: ConfigError where `evaluate` gives log-probs without a gradient, while something is trainable."""
-    if not any(p.requires_grad for p in policy.trainable().parameters()):
+    learning = [p for p in policy.trainable().parameters() if p.requires_grad]
+    if not learning:
         return
     with torch.enable_grad():
         made = called(policy, "evaluate", rows, times, frozenset())
-    if count and times.stop and not made.log_probs.requires_grad:
+    if count and times.stop and not _reaches(made.log_probs, learning):
         wrong(
             policy,
             "evaluate",
-            Text("log_probs without a gradient", "没有梯度的 log_probs"),
+            Text(
+                "log_probs whose gradient reaches no weight of trainable()",
+                "梯度到不了 trainable() 任何权重的 log_probs",
+            )
+            if made.log_probs.requires_grad
+            else Text("log_probs without a gradient", "没有梯度的 log_probs"),
             Text(
                 "computed from trainable() outside no_grad, undetached",
                 "由 trainable() 算出，不用 no_grad 与 detach",
@@ -267,31 +236,16 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
         )
 
 
+def _reaches(log_probs: Tensor, weights: list[nn.Parameter]) -> bool:
+    if not log_probs.requires_grad:
+        return False
+    with torch.enable_grad():
+        found = torch.autograd.grad(log_probs.sum(), weights, allow_unused=True)
+    return any(x is not None for x in found)
+
+
 def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
     if isinstance(tree, dict):
         return [leaf for key, value in tree.items() for leaf in _leaves(value, f"{at}[{key!r}]")]
     tree = tree.index if isinstance(tree, Shared) else tree
     return [(at, tree)] if isinstance(tree, Tensor) else []
-
-
-def _type(by: Any, method: str, found: Any, wanted: type, what: str = "") -> None:
-    if not isinstance(found, wanted):
-        named = wanted.__name__ if wanted in (Tensor, dict) else f"anygrpo.{wanted.__name__}"
-        wrong(by, method, (Text(f"{what} as ", f"{what} 为") if what else NOTHING) + a_kind(found), _named(named))
-
-
-def a_kind(value: Any) -> Text:
-    """ "a list"."""
-    return _named(type(value).__name__)
-
-
-def _named(name: str) -> Text:
-    return Text(f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}", f"一个 {name}")
-
-
-def wrong(by: Any, method: str, found: str | Text, wanted: str | Text) -> None:
-    """Raises: ConfigError that names the user's method, what it gave and what it has to give."""
-    name, found, wanted = f"{type(by).__name__}.{method}", said(found), said(wanted)
-    raise ConfigError(
-        Text(f"{name} returned {found}", f"{name} 返回了 {found}"), Text(f"it has to be {wanted}", f"应当是 {wanted}")
-    )

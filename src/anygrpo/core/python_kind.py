@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anygrpo.core import border, user_code
+from anygrpo.core import contract, user_code
 from anygrpo.core.policy import Policy
 from anygrpo.core.settings import OwnPolicyConfig, OwnTaskConfig
 from anygrpo.core.task import Task
@@ -40,5 +40,5 @@ def _built(spec: str, arguments: dict[str, Any], seed: int, base: type) -> Any:
             Text(f"anygrpo.{base.__name__} says what they do", f"它们的含义见 anygrpo.{base.__name__}"),
         )
     made = user_code.made(spec, arguments, seed=seed)
-    border.instance(made, base, spec)
+    contract.instance(made, base, spec)
     return made

@@ -118,7 +118,7 @@ class Rollout:
         return replace(
             self,
             rewards=torch.where(valid, rewards, torch.zeros_like(rewards)),
-            components={name: part.to(self.rewards.device) for name, part in scores.components.items()},
+            components={name: part.to(rewards) for name, part in scores.components.items()},
             valid=valid,
             reasons=reasons,
             weights=scores.weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from anygrpo.core.plain_tensors import unusable
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
 
@@ -53,10 +55,9 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
             Text(f"{by}.score returned components as a {found}", f"{by}.score 返回的 components 是 {found}"),
             Text(f"a dict of name -> float tensor {wanted}", f"应为从名称到浮点张量 {wanted} 的字典"),
         )
-    parts = {f"components[{name!r}]": x for name, x in scores.components.items()}
-    for name, x in {"rewards": scores.rewards, "valid": scores.valid, "faults": scores.faults, **parts}.items():
-        if x is None:
-            continue
+    given = {f"components[{name!r}]": x for name, x in scores.components.items()} | {"rewards": scores.rewards}
+    given |= {n: x for n, x in (("valid", scores.valid), ("faults", scores.faults)) if x is not None}
+    for name, x in given.items():
         truth = name in ("valid", "faults")
         kind = Text("bool", "布尔") if truth else Text("float", "浮点")
         if not isinstance(x, Tensor):
@@ -67,9 +68,10 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
                 ),
                 Text(f"a {kind.en} tensor {wanted}", f"应为{kind.zh}张量 {wanted}"),
             )
-        if x.is_complex() or (truth and x.dtype != torch.bool):
+        if (why := unusable(x)) or (truth and x.dtype != torch.bool):
+            why = why or str(x.dtype)
             raise ConfigError(
-                Text(f"{by}.score returned {name} of {x.dtype}", f"{by}.score 返回的 {name} 是 {x.dtype}"),
+                Text(f"{by}.score returned {name} of {why}", f"{by}.score 返回的 {name} 是 {why}"),
                 Text(f"it has to be {kind.en}, {wanted}", f"应为{kind.zh}张量，{wanted}"),
             )
         if tuple(x.shape) != shape:
@@ -77,6 +79,37 @@ def expect(scores: Any, shape: tuple[int, int], by: str = "the task") -> None:
                 Text(f"{by}.score returned {name} {list(x.shape)}", f"{by}.score 返回的 {name} 是 {list(x.shape)}"),
                 Text(f"it has to be {wanted}", f"应为 {wanted}"),
             )
+    _expect_beside(scores, shape, by)
+
+
+def _expect_beside(scores: Scores, shape: tuple[int, int], by: str) -> None:
+    """Raises: ConfigError where `parts`, `weights` or `reasons` are of another type or shape."""
+    parts, (p, g) = scores.parts, shape
+    if parts is not None:
+        fits = (
+            isinstance(parts, Tensor) and not unusable(parts) and parts.dim() == 3 and tuple(parts.shape[:2]) == shape
+        )
+        found = str(list(parts.shape)) if isinstance(parts, Tensor) else type(parts).__name__
+        _refuse(
+            fits, by, "parts", found, Text(f"a tensor [P, G, K] = [{p}, {g}, K]", f"张量 [P, G, K] = [{p}, {g}, K]")
+        )
+    number = lambda x: isinstance(x, int | float) and math.isfinite(x)  # noqa: E731
+    fits = isinstance(scores.weights, dict) and all(map(number, scores.weights.values()))
+    _refuse(
+        fits, by, "weights", repr(scores.weights)[:60], Text("a dict of name -> finite number", "名称到有限数的字典")
+    )
+    inside = lambda k: isinstance(k, tuple) and len(k) == 2 and k[0] in range(p) and k[1] in range(g)  # noqa: E731
+    fits = isinstance(scores.reasons, dict) and all(map(inside, scores.reasons))
+    where = Text(f"a dict of (p, g) -> why, p below {p}, g below {g}", f"(p, g) 到原因的字典，p 小于 {p}，g 小于 {g}")
+    _refuse(fits, by, "reasons", repr(scores.reasons)[:60], where)
+
+
+def _refuse(fits: bool, by: str, name: str, found: str, wanted: Text) -> None:
+    if not fits:
+        raise ConfigError(
+            Text(f"{by}.score returned {name} {found}", f"{by}.score 返回的 {name} 是 {found}"),
+            Text("it has to be ", "应为") + wanted,
+        )
 
 
 @dataclass(frozen=True)

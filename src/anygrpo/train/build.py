@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from anygrpo.core import border, task_border
+from anygrpo.core import border, contract, task_border
 from anygrpo.core.build import OWN, build_policy
 from anygrpo.core.policy import Policy
 from anygrpo.core.task import Task
@@ -147,6 +147,14 @@ def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None
                 border.check_policy(policy, prompts, greedy=bool(planned.task.held_out()))
 
 
+def _prepare(task: Task, policy: Policy, folder: Path) -> None:
+    answers = lambda prompts: policy.decode(policy.greedy(prompts).samples)  # noqa: E731
+    if type(task).__module__.startswith("anygrpo."):
+        task.prepare(answers, folder)
+    else:
+        contract.called(task, "prepare", answers, folder)
+
+
 def _assemble(
     recipe: Recipe, folder: RunFolder, policy: Policy | None, task: Task | None
 ) -> tuple[Run, dict[str, str]]:
@@ -157,7 +165,7 @@ def _assemble(
     if recipe.training.deterministic != torch.are_deterministic_algorithms_enabled():  # the call imports a compiler
         torch.use_deterministic_algorithms(recipe.training.deterministic)
     policy = build_policy(recipe.policy, recipe.seed) if policy is None else policy
-    border.instance(policy, Policy, type(policy).__name__)
+    contract.instance(policy, Policy, type(policy).__name__)
     assert policy is not None
     if held := from_main(folder.speed()):
         policy.speed = held
@@ -175,7 +183,7 @@ def _assemble(
         shard(policy, recipe)
     folder.describe(recipe)
     for task in {id(planned.task): planned.task for planned in stages}.values():
-        task.prepare(lambda prompts: policy.decode(policy.greedy(prompts).samples), folder.path)
+        _prepare(task, policy, folder.path)
     check_demonstrations(policy, stages)
     check_stages(policy, stages, recipe)
     if stages and is_main() and (why := unanswerable(stages[-1].task, recipe.evaluation)):

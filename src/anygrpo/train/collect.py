@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.core import task_border
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores, Task
@@ -141,7 +142,8 @@ def begin_once(
     A rank whose share is empty works on one prompt of another rank's, and keeps none of its groups.
     """
     stage, task = planned.stage, planned.task
-    every: list[Any] = task.prompts(index, stage.algorithm.prompts_per_step)
+    count = stage.algorithm.prompts_per_step
+    every = task_border.expect_prompts(task, task.prompts(index, count), count)
     prompts, seed, version = share(every), rank_seed(seed), run.version
     some, spread = prompts or every[:1], None
     a = stage.algorithm

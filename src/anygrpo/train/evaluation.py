@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from anygrpo.core import task_border
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Scores, Task, expect
@@ -43,14 +44,14 @@ def evaluate(
     Args:
         file: where each prompt's own result is written, for paired comparisons (`anygrpo compare`).
     """
-    prompts = task.held_out()[: config.prompts]
+    prompts = task_border.held_out(task)[: config.prompts]
     if not prompts:
         return {}
     outputs, scores = _answers(policy, task, prompts)
     if file is not None and is_main():
         _write(file, policy.show(prompts, outputs), scores, task)
     row = {"eval/prompts": float(len(prompts))} | _means(scores, task)
-    row |= from_main(task.measure(prompts, outputs) if is_main() else {})
+    row |= from_main(task_border.measures(task, prompts, outputs) if is_main() else {})
     row |= policy.examined(task)
     if config.pass_k and success_of(task, config) is not None:
         passed = _pass_at_k(policy, task, prompts, config, seed)

@@ -59,7 +59,7 @@ class Updater:
         self.parameters = policy.parameters()
         if not self.parameters:
             raise ConfigError(
-                Text("the policy has no trainable weights", "策略没有可训练的权重"),
+                Text(f"{type(policy).__name__} has no trainable weights", f"{type(policy).__name__} 没有可训练的权重"),
                 Text("unfreeze some, or attach an adapter", "请解冻一部分，或加上适配器"),
             )
         coarse = {str(p.dtype) for p in self.parameters if p.dtype != torch.float32}

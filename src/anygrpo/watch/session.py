@@ -10,7 +10,7 @@ from anygrpo.core.task import Task
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.spoken import Text, say
-from anygrpo.train import pictures, snapshot
+from anygrpo.train import owners, pictures, snapshot
 from anygrpo.train.build import new_run, resumed_run
 from anygrpo.train.interrupt import INTERRUPTED
 from anygrpo.train.loop import train as take_steps
@@ -75,8 +75,9 @@ def go(run: Run, quiet: bool = False) -> None:
     """Take a run's steps with progress, doctor, pictures and report; under torchrun the first rank shows and writes."""
     if not is_main():
         try:
-            run.evaluate_start()
-            take_steps(run)
+            with owners.named(run):
+                run.evaluate_start()
+                take_steps(run)
         finally:
             run.close()
         return
@@ -86,9 +87,10 @@ def go(run: Run, quiet: bool = False) -> None:
     with snapshot.accounted(run):
         doctor = attach_doctor(run)
         try:
-            run.evaluate_start()
-            pictures.remember(run)
-            take_steps(run)
+            with owners.named(run):
+                run.evaluate_start()
+                pictures.remember(run)
+                take_steps(run)
             pictures.draw(run)
             if run.stop_reason:
                 print(_stopped(run))
