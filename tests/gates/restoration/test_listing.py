@@ -129,3 +129,23 @@ def test_ids_come_back_from_names_made_of_them(ids: list[str]) -> None:
 def test_an_absolute_template_leaves_the_root_out(tmp_path: Path) -> None:
     laid(tmp_path, ["a/1.png", "a/.2.png", "a/3.txt"])
     assert list(found(Path("/nowhere"), f"{tmp_path}/a/{{id}}.*")) == [("1", "")]
+
+
+@pytest.mark.parametrize(
+    ("clean", "degraded", "said"),
+    [
+        (["norain-1", "norain-2", "norain-10"], ["rain-1", "rain-2", "rain-10"],
+         'write clean = "gt/norain-{id}.*", degraded = "in/rain-{id}.*"'),
+        (["0001", "0002", "0013"], ["0001x2", "0002x2", "0013x2"],
+         'write clean = "gt/{id}.*", degraded = "in/{id}x2.*"'),
+        (["a", "b", "c"], ["x1", "x2", "x3"], "name both by templates"),
+    ],
+)  # fmt: skip
+def test_names_that_pair_but_for_what_they_share_are_answered_with_their_templates(clean, degraded, said, tmp_path):
+    for folder, names in (("gt", clean), ("in", degraded)):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.png").touch()
+    with pytest.raises(DataError) as caught:
+        entries(tmp_path, Form("gt/{id}.*", "in/{id}.*"))
+    assert said in str(caught.value.cure)

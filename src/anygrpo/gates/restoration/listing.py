@@ -196,10 +196,7 @@ def entries(root: Path, form: Form) -> list[Entry]:
                 f"{len(lonely)} files of {root / form.clean} and {root / form.degraded} have no partner: {named}",
                 f"{root / form.clean} 与 {root / form.degraded} 中有 {len(lonely)} 个文件没有配对：{named}",
             ),
-            Text(
-                'name both by templates, as clean = "gt/{id}.png", degraded = "rain/{id}x2.png"',
-                '请用模板写出两者，如 clean = "gt/{id}.png"，degraded = "rain/{id}x2.png"',
-            ),
+            _templates(form.clean, form.degraded, {w[0] for w in clean}, {w[0] for w in degraded}),
         )
     made = []
     for (name, scene), files in sorted(clean.items()):
@@ -207,6 +204,35 @@ def entries(root: Path, form: Form) -> list[Entry]:
         whole = "/".join(filter(None, (scene, name)))
         made.append(Entry(whole, key, files[0], tuple(degraded.get((name, scene), ())), form.part))
     return made
+
+
+def _templates(clean: str, degraded: str, names: set[str], others: set[str]) -> Text:
+    """Templates under which the files pair, where what their names have in common tells (norain-1, rain-1)."""
+    apart = [_apart(some) for some in (names, others)]
+    (before, after, ids), (before_other, after_other, other_ids) = apart
+    if len(ids & other_ids) > max(len(ids), len(other_ids)) / 2:
+        clean = clean.replace("{id}", f"{before}{{id}}{after}")
+        degraded = degraded.replace("{id}", f"{before_other}{{id}}{after_other}")
+        return Text(
+            f'write clean = "{clean}", degraded = "{degraded}"', f'写作 clean = "{clean}"，degraded = "{degraded}"'
+        )
+    return Text(
+        'name both by templates, as clean = "gt/{id}.png", degraded = "rain/{id}x2.png"',
+        '请用模板写出两者，如 clean = "gt/{id}.png"，degraded = "rain/{id}x2.png"',
+    )
+
+
+def _apart(names: set[str]) -> tuple[str, str, set[str]]:
+    """What all names begin and end with, digits at the seams left to what differs; and what is left of each."""
+    before = _beginning(names).rstrip("0123456789")
+    after = _beginning({name[len(before) :][::-1] for name in names})[::-1].lstrip("0123456789")
+    return before, after, {name[len(before) : len(name) - len(after)] for name in names} - {""}
+
+
+def _beginning(names: set[str]) -> str:
+    """The letters that all begin with: those that the first and the last in order share."""
+    first, last = min(names, default=""), max(names, default="")
+    return first[: next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), min(len(first), len(last)))]
 
 
 def found(root: Path, template: str) -> dict[tuple[str, str], list[Path]]:
