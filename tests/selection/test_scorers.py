@@ -76,6 +76,14 @@ def test_a_budget_ends_with_a_reason_and_counts_new_calls_alone(tmp_path):
         ({"score": "good"}, "the judge returned {'score': 'good'}, and numbers by name are wanted"),
         ("good", "the judge returned 'good', and a number is wanted"),
         ({}, "the judge returned {}, and numbers by name are wanted"),
+        ({"vqa_correct": 1, "acc_score": 0.5, "seconds": 3}, {"correct": 1.0, "accuracy_score": 0.5, "seconds": 3.0}),
+        ({"correct": 0.5}, "the judge returned correct = 0.5, and 0 or 1 is wanted (in grades: accuracy_score)"),
+        ({"gt_prob": 2}, "the judge returned gt_prob = 2, and a number from 0 to 1 is wanted"),
+        (
+            {"hits": 1},
+            "the judge returned hits, and of its parts one is wanted: correct, accuracy_score, gt_prob, relevance, "
+            "beam_score, info_score, score",
+        ),
     ],
 )
 def test_what_a_judge_may_return(value, parts):

@@ -19,7 +19,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "score": ("score", "reward"),
 }
 """Part -> names in files, the one that is written first."""
-_UNIT = ("accuracy_score", "gt_prob", "relevance")
+UNIT = ("accuracy_score", "gt_prob", "relevance")
 
 
 def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> Candidate:
@@ -109,7 +109,7 @@ def check_score(qid: str, name: str, part: str, value: Any) -> float:
             ),
             Text("graded scores are vqa_acc_score", "有等级的分数是 vqa_acc_score"),
         )
-    if part in _UNIT and not -1e-6 <= value <= 1 + 1e-6:
+    if part in UNIT and not -1e-6 <= value <= 1 + 1e-6:
         raise DataError(
             Text(
                 f"query {qid!r}: {name} = {value!r}, and a number from 0 to 1 is wanted",
@@ -128,4 +128,4 @@ def _number(value: Any) -> bool:
 
 
 def _kind(part: str) -> str:
-    return "0 or 1" if part == "correct" else "a number from 0 to 1" if part in _UNIT else "a number"
+    return "0 or 1" if part == "correct" else "a number from 0 to 1" if part in UNIT else "a number"

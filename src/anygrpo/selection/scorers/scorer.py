@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from anygrpo.errors import DataError
 from anygrpo.scoring.outcome import Unfit
+from anygrpo.selection.parts import NAMES, UNIT
+from anygrpo.selection.rewards import PARTS
 from anygrpo.spoken import Text
 
 Row = dict[str, Any]
@@ -21,6 +23,8 @@ Parts = dict[str, float]
 Judgement = Parts | str
 """Parts by name ("correct", "gt_prob", "score", ...), or why there are none."""
 
+_KNOWN = {name: part for part, names in NAMES.items() for name in names if name != "reward"}
+"""What files call a part -> the part."""
 ANSWERS = ("answer", "answers", "label")
 """Fields of a row that hold the truth: of a query they are not shown."""
 
@@ -133,14 +137,32 @@ def parts_of(value: Any) -> Judgement:
     if isinstance(value, bool):
         return {"correct": float(value), "score": float(value)}
     if isinstance(value, dict):
-        parts = {str(name): number for name, part in value.items() if (number := _number(part)) is not None}
+        parts = {
+            _KNOWN.get(str(n), str(n)): number for n, part in value.items() if (number := _number(part)) is not None
+        }
         if not parts or len(parts) < len(value):
             return Unfit(f"the judge returned {str(value)[:200]}, and numbers by name are wanted")
+        if parts.keys().isdisjoint(PARTS):
+            return Unfit(
+                f"the judge returned {', '.join(parts)[:100]}, and of its parts one is wanted: {', '.join(PARTS)}"
+            )
+        if wrong := _beyond(parts):
+            return wrong
     elif (number := _number(value)) is None:
         return Unfit(f"the judge returned {str(value)[:60]!r}, and a number is wanted")
     else:
         parts = {"score": number}
     return parts if all(map(math.isfinite, parts.values())) else f"the judge returned {str(value)[:200]}"
+
+
+def _beyond(parts: Parts) -> Judgement:
+    """Why a part cannot be what it is called; "" where all can."""
+    for name, value in parts.items():
+        if name == "correct" and math.isfinite(value) and value not in (0, 1):
+            return Unfit(f"the judge returned correct = {value:g}, and 0 or 1 is wanted (in grades: accuracy_score)")
+        if name in UNIT and math.isfinite(value) and not -1e-6 <= value <= 1 + 1e-6:
+            return Unfit(f"the judge returned {name} = {value:g}, and a number from 0 to 1 is wanted")
+    return ""
 
 
 def _number(value: Any) -> float | None:
