@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
+from anygrpo.cli.main import main
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.evidence.advantages import bound, group_from_bound
 from anygrpo.doctor.printed import float32_step, measured, simplest
@@ -142,3 +145,17 @@ def test_a_maximum_is_read_as_a_bound_only_where_chance_hardly_meets_it(top: str
 def test_a_maximum_that_a_stated_group_allows_does_not_refute_it() -> None:
     found = examine({"advantage_max": "3.5", "group_size": 16, "normaliser": "zscore"})
     assert not [f for f in found.findings if f.rule == "group_size_bound"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "answer"),
+    [("0.2", "holds"), ("0.25", "holds"), ("0.3", "open"), ("0.30", "fails"), ("0.4", "fails")],
+)
+def test_a_loss_that_only_all_roundings_together_allow_is_not_told(
+    loss: str, answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """.1 + .05 x 2.0 = .2, each number half a digit off: .05 + .0025 and half a digit of the loss."""
+    (tmp_path / "note.md").write_text(f"KL_BETA=0.05, loss={loss}, policy_loss=0.1, kl_penalty=2.0\n")
+    assert main(["autopsy", str(tmp_path / "note.md"), "--json"]) == 0
+    claims = {c["said"]: c["answer"] for c in json.loads(capsys.readouterr().out)["claims"]}
+    assert next(a for c, a in claims.items() if c.startswith("loss")) == answer
