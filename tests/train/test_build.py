@@ -112,6 +112,7 @@ def test_rows_go_to_every_sink(tmp_path, monkeypatch):
         return SimpleNamespace(write=rows.append, close=lambda: None)
 
     monkeypatch.setattr(build, "build_sink", sink)
+    monkeypatch.setattr(build, "check_installed", lambda kinds: None)
     run = new_run(recipe_of(tmp_path / "run", training={"steps": 2, "sinks": ["wandb", "trackio"], "project": "p"}))
     run.emit({"step": 0})
     run.close()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import sys
 
 import pytest
+from runs import toml_of
 
+from anygrpo.cli.main import main
 from anygrpo.errors import ConfigError
+from anygrpo.train import build
 from anygrpo.train.folder import JsonlSink, cut_after, read_rows
 from anygrpo.train.trackers import build_sink, run_id
 from anygrpo.watch.progress import ProgressLine
@@ -165,3 +170,19 @@ def test_an_id_is_of_the_folder_and_kept_for_each_tracker(tmp_path):
         again = run_id(folder, "wandb")
         assert again != first
         assert run_id(folder, "wandb") == again
+
+
+def test_a_tracker_that_is_not_installed_is_told_by_a_dry_run_and_before_a_model_is_loaded(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    monkeypatch.chdir(tmp_path)
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml", training={"steps": 1, "sinks": ["wandb"]})
+    monkeypatch.setattr(build, "build_policy", lambda *given: pytest.fail("a policy is made"))
+    for words in (["--dry-run"], ["--quiet"]):
+        assert main(["train", str(recipe), *words]) == 2
+        said = capsys.readouterr().err
+        assert "sink 'wandb' needs a package that is not installed" in said
+        assert "pip install 'anygrpo[wandb]', or leave it out of training.sinks" in said
+    assert not (tmp_path / "run").exists()

@@ -129,7 +129,9 @@ def _tried(recipe: Recipe, steps: int) -> int:
         TrainingError: the trial failed, so the run would.
     """
     from anygrpo.core.named_code import look_up
+    from anygrpo.train.trackers import check_installed
 
+    check_installed(recipe.training.sinks)
     if found := look_up(recipe):
         print(f"# {say('found: ', '已找到：')}{', '.join(found)}")
     if steps <= 0:

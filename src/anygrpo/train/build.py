@@ -29,7 +29,7 @@ from anygrpo.train.run import Run
 from anygrpo.train.sharded import shard
 from anygrpo.train.stages import PlannedStage, plan_stages
 from anygrpo.train.terms import wanted_at_any_step
-from anygrpo.train.trackers import Sink, build_sink
+from anygrpo.train.trackers import Sink, build_sink, check_installed
 from anygrpo.train.update import Updater
 
 
@@ -39,6 +39,7 @@ def new_run(recipe: Recipe, policy: Policy | None = None, task: Task | None = No
     Raises:
         ConfigError, DataError: anything that cannot work is found here, before the first step.
     """
+    check_installed(recipe.training.sinks)
     path = Path(recipe.folder) if recipe.folder else from_main(next_folder(Path("runs"), recipe.name))
     run, prints = _assemble(recipe, folder_of(path, resume=False), policy, task)
     if is_main():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import secrets
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +36,22 @@ def build_sink(kind: str, folder: Path, project: str, name: str, config: dict[st
             Text(f"sink {kind!r} needs a package: {error}", f"记录器 {kind!r} 需要一个包：{error}"),
             f"pip install 'anygrpo[{kind}]'",
         ) from None
+
+
+def check_installed(kinds: Iterable[str]) -> None:
+    """Whether the packages of these sinks are here, without opening any: told before a model is loaded.
+
+    Raises: ConfigError, as `build_sink`.
+    """
+    for kind in kinds:
+        if kind not in sys.modules and importlib.util.find_spec(kind) is None:
+            raise ConfigError(
+                Text(f"sink {kind!r} needs a package that is not installed", f"记录器 {kind!r} 需要一个没有安装的包"),
+                Text(
+                    f"pip install 'anygrpo[{kind}]', or leave it out of training.sinks",
+                    f"pip install 'anygrpo[{kind}]'，或从 training.sinks 中去掉",
+                ),
+            )
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
