@@ -127,6 +127,24 @@ def test_load_py_is_a_command(tmp_path: Path) -> None:
     assert load_file(tmp_path / "example.safetensors")["input/0"].shape == (1, 3, 64, 64)
 
 
+@pytest.mark.parametrize("output", ["picture", "a.b", 1, "deep.1"])
+def test_load_py_takes_the_same_part_of_the_output(output: str | int, tmp_path: Path) -> None:
+    made = {"picture": "Fields(y)", "a.b": "{'a': {'b': y}}", 1: "[0 * y, y]", "deep.1": "{'deep': (0 * y, y)}"}[output]
+    (tmp_path / "own.py").write_text(
+        "from dataclasses import dataclass\nimport torch\nfrom torch import nn\n\n\n"
+        "@dataclass\nclass Fields:\n    picture: torch.Tensor\n\n\n"
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.rate, self.out = nn.Conv2d(3, 1, 1), nn.Conv2d(3, 3, 1)\n"
+        f"    def forward(self, x):\n        y = self.out(x) * self.rate(x).sigmoid()\n        return {made}\n\n\n"
+        "def make():\n    return Net()\n"
+    )
+    gates = [GateConfig(at="rate", distribution="normal")]
+    config = StochasticConfig(function=f"{tmp_path / 'own.py'}:make", gates=gates, output=output)
+    export(build(config, 0), tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert told["largest_difference"] < 1e-4
+
+
 def test_what_cannot_be_made_again_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="made in Python"):
         export(StochasticPolicy(net()), tmp_path / "x")

@@ -63,6 +63,18 @@ def load():
     return network.eval()
 
 
+def picture(out, at):
+    """What the policy took of the network's output: by key, place, attribute or path."""
+    def one(x, key):
+        named = isinstance(key, str) and not hasattr(x, "keys") and hasattr(x, key)
+        return getattr(x, key) if named else x[key if hasattr(x, "keys") else int(key)]
+    try:
+        return out if at is None or torch.is_tensor(out) else one(out, at)
+    except (KeyError, IndexError, TypeError, ValueError):
+        first, rest = str(at).split(".", 1)
+        return picture(one(out, first), rest)
+
+
 if __name__ == "__main__":
     example, network = load_file(HERE / "example.safetensors"), load()
     given = [example[f"input/{{i}}"] for i in range(len(ABOUT["inputs"]))]
@@ -70,7 +82,7 @@ if __name__ == "__main__":
     def made(half):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
             out = network(*given)
-        return (out if ABOUT["output"] is None else out[ABOUT["output"]]).float()
+        return picture(out, ABOUT["output"]).float()
 
     half = ABOUT["dtype"] == "bfloat16"  # as it was trained; what that alone changes is told beside it
     away = float((made(half) - example["output"]).abs().max())
