@@ -250,3 +250,12 @@ def test_the_measured_budget_is_in_the_log_and_in_the_stages(tmp_path, monkeypat
     assert "group_size = auto: 24 samples a step, as measured here" in (tmp_path / "run" / "log.txt").read_text()
     plain = built(tmp_path / "plain")
     assert not (plain.folder.path / "log.txt").exists()
+
+
+def test_a_users_own_policy_and_task_are_tried(tmp_path):
+    class Mine(BestArm):
+        def prompts(self, step, count):
+            return super().prompts(step, count - 1)
+
+    with pytest.raises(ConfigError, match=r"Mine\.prompts returned a list of 7"):
+        built(tmp_path / "run", Bandit(0), Mine())

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from toys import Bandit, BestArm
 from anygrpo.core.task import Scores, Success
 from anygrpo.errors import ConfigError
 from anygrpo.recipe.training import EvaluationConfig
-from anygrpo.train.evaluation import _on_cpu, check_metric, evaluate, held_out_seed
+from anygrpo.train import evaluation
+from anygrpo.train.evaluation import _on_cpu, check_metric, evaluate, held_out_seed, step_seed
 from anygrpo.train.passing import pass_at_k
 
 
@@ -354,3 +356,24 @@ def test_a_tools_failure_lowers_no_pass_at_k(always, expected):
     assert row(task, pass_k=2, pass_samples=3)["eval/pass_at_2"] == expected
     assert task.calls == 2
     assert "eval/pass_at_2" not in row(Tool([[1, 1, 0], [1, 1, 1]], True), pass_k=2, pass_samples=3)
+
+
+def test_what_a_policy_says_of_itself_stands_in_the_row():
+    class Told(Bandit):
+        def examined(self, task):
+            return {"eval/own": 3.0}
+
+    assert evaluate(Told(0), Fixed([1.0]), EvaluationConfig(), 0)["eval/own"] == 3.0
+
+
+def test_outputs_that_json_has_no_word_for_are_written_as_text(tmp_path):
+    scores = Scores(torch.ones(1, 1), {"hit": torch.tensor([[math.nan]])})
+    evaluation._write(tmp_path / "a" / "r.jsonl", [{"prompt": Path("x"), "outputs": [1j]}], scores, BestArm())
+    row = json.loads((tmp_path / "a" / "r.jsonl").read_text())
+    assert (row["text"], row["output"], row["components"]) == ("x", "1j", {"hit": None})
+
+
+def test_seeds_by_hand():
+    assert step_seed(5, 2, 3) == 5 * 1_000_003 + 2 * 101 + 3
+    assert step_seed(5, 2) == step_seed(5, 2, 0)
+    assert step_seed(2**31 - 1, 0, 7) == 7  # modulo 2^31 - 1

@@ -73,6 +73,8 @@ def test_the_factor_by_hand():
     assert scale.value == 65536.0
     assert [scale.too_large(True, False) for _ in range(5)] == [True, True, True, True, False]
     assert scale.value == 1.0  # 65536 / 16^4
+    scale.value = 65536.0  # it gave up once: the next time it tries as often
+    assert [scale.too_large(True, False) for _ in range(5)] == [True, True, True, True, False]
     scale = LossScale(True)
     assert [scale.too_large(True, True) for _ in range(500)] == [False] * 500
     assert scale.value == 131072.0

@@ -402,3 +402,7 @@ def test_a_rank_that_is_gone_is_said(monkeypatch, text):
     with pytest.raises(TrainingError), process_group():
         raise dist.DistError("odd")
     assert distributed._PATIENCE.total_seconds() == 3600
+
+
+def test_the_largest_number_of_all_ranks_is_exact_beyond_float32():
+    assert parallel.most_over_ranks(2**24 + 1) == 2**24 + 1

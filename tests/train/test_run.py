@@ -17,6 +17,7 @@ from anygrpo.train import run as module
 from anygrpo.train.batches import prepare
 from anygrpo.train.collect import begin
 from anygrpo.train.folder import read_rows
+from anygrpo.train.loop import train
 from anygrpo.train.terms import Tally
 
 
@@ -476,3 +477,14 @@ def test_a_run_of_no_steps():
     run = module.Run(SimpleNamespace(training=SimpleNamespace(gradient_norms_every=0)), Bandit(0), [], None, [])
     assert (run.total_steps, run.step, run.version, run.best_step, run.entered) == (0, 0, 0, -1, -1)
     assert (run.best, run.evaluations_since_best, run.samples_seen) == (-math.inf, 0, 0)
+
+
+def test_a_later_stage_is_told_to_the_policy_and_a_stored_one_is_no_matter_of_samples(made, monkeypatch):
+    told, seen = [], []
+    run = made(stages=[{"name": "a", "steps": 1}, {"name": "b", "method": "supervised", "steps": 1}])
+    monkeypatch.setattr(run.policy, "new_stage", lambda: told.append(1))
+    monkeypatch.setattr(run._unusable, "see", lambda rollout, elsewhere=False: seen.append(elsewhere))
+    train(run)
+    assert told == [1]
+    assert seen == [False, True]
+    assert run.seed(4) == run.seed(4, 0)

@@ -6,6 +6,7 @@ import copy
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import torch
 from runs import toml_of
 
 from anygrpo.algorithm.allocation import Seen
+from anygrpo.algorithm.statistics import PromptHistory, RunningState
 from anygrpo.cli.main import main
+from anygrpo.core.rollout import Rollout
 from anygrpo.errors import DataError
 from anygrpo.train import checkpoint, schema
 from anygrpo.train.spread import PromptBook, number_of
@@ -127,3 +130,29 @@ def test_the_end_of_memory_is_no_fault_of_the_checkpoints(tmp_path):
             raise error
     with pytest.raises(DataError, match="does not fit this run"), schema.fitting(tmp_path):
         raise RuntimeError("size mismatch")
+
+
+def test_what_no_run_writes_is_refused_by_its_form():
+    sound = RunningState(mean=-1.0, variance=2.0, weight=0.5)
+    assert schema._memory(sound)
+    assert not schema._memory(replace(sound, variance=-1.0))
+    assert not schema._memory(replace(sound, weight=-0.5))
+    assert schema._memory(PromptHistory({3: (0.5,)}, size=1))
+    for wrong in (PromptHistory({"3": (0.5,)}), PromptHistory({3: ("x",)}), PromptHistory({3: (0.5,)}, size=0)):
+        assert not schema._memory(wrong)
+    assert not schema._updater([])
+    assert not schema._adaptive([])
+    assert schema._whole(2**53)
+    assert not schema._whole(2**53 + 1)
+
+
+def test_a_rollout_of_a_checkpoint_has_reasons_and_turns_rewards_of_its_samples():
+    sound = Rollout.of({}, torch.zeros(2, 3, 1), torch.ones(2, 3, 1, dtype=torch.bool), reasons={(0, 1): "late"})
+    assert schema._rollout(sound)
+    for wrong in (
+        {"reasons": [1]},
+        {"reasons": {(0, 1): 3}},
+        {"turn_rewards": torch.zeros(3, 3, 1)},
+        {"turn_rewards": 1},
+    ):
+        assert not schema._rollout(replace(sound, **wrong))
