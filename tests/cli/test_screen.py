@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import run_of, train
+from runs import TOYS, run_of, toml_of, train
 
 from anygrpo.cli.main import main
 from anygrpo.cli.screen import Screen, harmless, screened
@@ -76,3 +78,36 @@ def test_a_hostile_run_is_read_without_a_sequence(hostile, capsys, words, tmp_pa
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert "\x07" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "lost", ["reader", "disk", *(pytest.param(x, marks=pytest.mark.slow) for x in ("closed", "ascii"))]
+)
+def test_a_screen_that_is_lost_costs_no_step(tmp_path, lost):
+    """`train | head -1` ended the run after a row, with 0; a full disk behind `> file` was an internal error."""
+    recipe = toml_of(tmp_path / "run", tmp_path / "r.toml", training={"steps": 4})
+    words = [sys.executable, "-m", "anygrpo", "train", str(recipe), "--lang", "zh" if lost == "ascii" else "en"]
+    how = {"reader": "| head -1 > /dev/null", "disk": "> /dev/full", "closed": ">&- 2>&-", "ascii": "> out.txt"}[lost]
+    env = os.environ | {"PYTHONPATH": str(TOYS.parent), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    script = f'set -o pipefail; "$@" {how}'
+    done = subprocess.run(["bash", "-c", script, "bash", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 5
+
+
+def test_only_where_work_would_be_lost():
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115
+    screen = Screen(full)
+    with pytest.raises(OSError, match="No space"):
+        screen.write("a line\n")
+    screen.goes_on = True
+    screen.write("another\n")
+    screen.flush()
+    full.close()
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "getcwd", lambda: (_ for _ in ()).throw(FileNotFoundError()))
+    assert main(["doctor", "x"]) == 2
+    assert "the working folder is gone" in capsys.readouterr().err

@@ -143,6 +143,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv)
 
 
+LONG = ("train", "sweep", "chaos")
+"""Commands whose work is not lost because nobody reads what they print: it is in files too."""
+
+
+def refuse_no_place() -> None:
+    """Raises: ConfigError where the working folder was removed: libraries beneath end the process without a word."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise ConfigError(
+            Text("the working folder is gone", "工作文件夹已不存在"),
+            Text("cd to one that is there", "请 cd 到存在的文件夹"),
+        ) from None
+
+
 _QUIET = {"TRANSFORMERS_VERBOSITY": "error", "DIFFUSERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 """Unless they are set: what libraries print while they load is no part of what a command says."""
 
@@ -154,6 +169,7 @@ def _run(argv: Sequence[str] | None) -> int:
     debug, before = "--debug" in arguments, os.environ.get(VARIABLE)
     arguments = [a for a in arguments if a != "--debug"]
     try:
+        refuse_no_place()
         arguments = asked_language(arguments)
         wanted = next((a for a in arguments if not a.startswith("-")), None)
         if wanted is not None and wanted not in known_commands():
@@ -177,6 +193,8 @@ def _run(argv: Sequence[str] | None) -> int:
         known.debug, known.flags = debug, flags
         for word in arguments:
             refuse_what_is_no_file(word)
+        for stream in (sys.stdout, sys.stderr):
+            stream.goes_on = known.command in LONG  # type: ignore[attr-defined]
         return int(module_of(known.command).run(known) or 0)
     except AnygrpoError as error:
         if debug:

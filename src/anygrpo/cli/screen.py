@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -28,14 +29,40 @@ def harmless(text: str) -> str:
 
 
 class Screen:
-    """A text stream that writes what is harmless; all else is the stream's own."""
+    """A text stream that writes what is harmless; all else is the stream's own.
+
+    Attributes:
+        goes_on: a stream that breaks (a reader that ended, a full disk) is dropped, and what writes goes on without it.
+    """
+
+    goes_on = False
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self._stream = open(os.devnull, "w") if stream is None else stream  # noqa: SIM115  # closed before we began
 
     def write(self, text: str) -> int:
-        self._stream.write(text if text.isprintable() else harmless(text))
+        with self._dropped_where_it_breaks():
+            shown = text if text.isprintable() else harmless(text)
+            try:
+                self._stream.write(shown)
+            except UnicodeEncodeError:  # a terminal of ASCII alone
+                self._stream.write(shown.encode(self._stream.encoding, "replace").decode(self._stream.encoding))
         return len(text)
+
+    def flush(self) -> None:
+        with self._dropped_where_it_breaks():
+            self._stream.flush()
+
+    @contextmanager
+    def _dropped_where_it_breaks(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            if not self.goes_on:
+                raise
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())  # what it still holds goes nowhere too
+            os.close(null)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
