@@ -9,12 +9,14 @@ import pytest
 import torch
 from toys import Bandit, BestArm
 
+from anygrpo.cli.evaluate import _gained
 from anygrpo.core.task import Scores, Success
 from anygrpo.errors import DataError
 from anygrpo.export import evaluating
 from anygrpo.export.evaluating import _sampled, measured, settings_of, task_of
 from anygrpo.recipe.load import parse_recipe
 from anygrpo.recipe.training import EvaluationConfig
+from anygrpo.spoken import Text
 
 
 class Lossy(BestArm):
@@ -92,6 +94,20 @@ def test_nothing_left_is_said(tmp_path):
         _sampled(opened(), Lossy([[None] * 4] * 2), EvaluationConfig(), 4, None)
     with pytest.raises(DataError, match="no answer could be scored, through no fault"):
         measured(opened(), Lossy([[1.0] * 4] * 2, greedy=None), EvaluationConfig(), 1, None, tmp_path / "rows.jsonl")
+
+
+def test_two_that_no_prompt_judges_have_no_gain(tmp_path):
+    """Offline the file may hold the picks of one alone: it ended the command."""
+    row = {"prompt": 0, "text": "q", "reward": 1.0, "output": [1], "components": {}}
+    for name, fault in (("a", None), ("b", "unknown")):
+        (tmp_path / name).write_text(json.dumps(row | {"fault": fault}) + "\n")
+    gain = evaluating.paired(tmp_path / "a", tmp_path / "b")
+    assert gain == {"prompts": 0, "gain": None, "same_output": None, "parts": {}}
+    words = _gained(gain, Text("b - a", ""), Text(" on 0 prompts", ""))
+    assert words == "b - a: no prompt was judged on both sides"
+    gain = evaluating.paired(tmp_path / "a", tmp_path / "a")
+    assert gain["prompts"] == 1
+    assert _gained(gain, Text("b - a", ""), Text(" on 1 prompts", "")).startswith("b - a on 1 prompts: reward +0.0000")
 
 
 def _text_recipe(tmp_path, **task):

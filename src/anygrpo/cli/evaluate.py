@@ -10,7 +10,7 @@ from typing import Any
 
 from anygrpo.cli.opening import add_checkpoint, add_trust
 from anygrpo.scratch import Scratch
-from anygrpo.spoken import say
+from anygrpo.spoken import Text, say
 from anygrpo.watch.progress import held_out_name
 
 
@@ -91,24 +91,21 @@ def run(args: argparse.Namespace) -> int:
     for row in found:
         print("\n".join(_lines(row)))
     for run_, gain in zip(args.runs[1:], gains):
-        prompts, value = gain["prompts"], _interval(gain["gain"], "+")
-        print(
-            say(
-                f"{run_} - {args.runs[0]} on {prompts} prompts: reward {value}",
-                f"{run_} 减 {args.runs[0]}（{prompts} 个提示）：奖励 {value}",
-            )
-        )
-        print(_same(gain))
+        prompts = gain["prompts"]
+        print(_gained(gain, Text(f"{run_} - {args.runs[0]}", f"{run_} 减 {args.runs[0]}"),
+                      Text(f" on {prompts} prompts", f"（{prompts} 个提示）")))  # fmt: skip
     if start is not None:
-        prompts, value = start["prompts"], _interval(start["gain"], "+")
-        print(
-            say(
-                f"gain over what it started from, on the same {prompts} prompts: reward {value}",
-                f"相对训练前的增益（相同的 {prompts} 个提示）：奖励 {value}",
-            )
-        )
-        print(_same(start))
+        prompts = start["prompts"]
+        print(_gained(start, Text("gain over what it started from", "相对训练前的增益"),
+                      Text(f", on the same {prompts} prompts", f"（相同的 {prompts} 个提示）")))  # fmt: skip
     return 0
+
+
+def _gained(gain: dict[str, Any], what: Text, over: Text) -> str:
+    if gain["gain"] is None:
+        none = Text(": no prompt was judged on both sides", "：没有两边都评判过的提示")
+        return (what + none).said()
+    return (what + over).said() + say(": reward ", "：奖励 ") + f"{_interval(gain['gain'], '+')}\n{_same(gain)}"
 
 
 def _same(gain: dict[str, Any]) -> str:

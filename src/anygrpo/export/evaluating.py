@@ -220,12 +220,14 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 
 def paired(first: Path, second: Path) -> dict[str, Any]:
-    """The gain of the second policy over the first on the prompts of both files, an interval over prompts."""
+    """The gain of the second policy over the first on the prompts that both files judge, over prompts; of no
+    such prompt `gain` is None."""
     a, b = ({row["prompt"]: row for row in _lines(f)} for f in (first, second))
     common = [i for i in a if i in b and not a[i].get("fault") and not b[i].get("fault")]
     same = sum(a[i]["output"] == b[i]["output"] for i in common) / max(len(common), 1)
     rewards = (torch.tensor([x[i]["reward"] for i in common], dtype=torch.float64) for x in (a, b))
-    out = {"prompts": len(common), "gain": asdict(difference(*rewards)), "same_output": same}
+    gain = asdict(difference(*rewards)) if common else None
+    out = {"prompts": len(common), "gain": gain, "same_output": same if common else None}
     return out | {"parts": _gains([(a[i].get("components") or {}, b[i].get("components") or {}) for i in common])}
 
 
