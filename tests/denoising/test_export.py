@@ -1,13 +1,14 @@
 """Trained adapters and weights, exported, loaded by the plain library in a fresh process, and compared."""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 from diffusers import DiffusionPipeline
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_pipelines import flux, sd3, sd15, sdxl
 
 from anygrpo.denoising import build as diffusion
@@ -16,6 +17,7 @@ from anygrpo.denoising import export as exporting
 from anygrpo.denoising.apply import apply
 from anygrpo.denoising.call import record_call
 from anygrpo.denoising.export import LORA_FILE, export, form_of
+from anygrpo.denoising.files import merged_state
 from anygrpo.denoising.motion import mdm, mdm_policy
 from anygrpo.denoising.motion import policy as motion
 from anygrpo.denoising.motion.settings import MDMPolicyConfig, MotionPolicyConfig
@@ -80,6 +82,51 @@ def test_bfloat16_is_measured_by_its_own_noise(pipes, tmp_path):
     assert compared["to_training"] <= max(1e-4 * compared["size"], 2 * compared["dtype"])
 
 
+def spoil(file, damage, was):
+    """Training gone, at half its strength, or a weight of it under another key."""
+    state = torch.load(file, weights_only=True) if file.suffix == ".pt" else load_file(file)
+    alone = any("lora_B" in n for n in state)
+    names = [n for n in state if ("lora_B" in n if alone else n in was and not torch.equal(state[n], was[n]))]
+    part = {"gone": 0.0, "half": 0.5, "key": 1.0}[damage]
+    for name in names:
+        start = torch.zeros_like(state[name]) if alone else was[name].to(state[name].dtype)
+        state[name] = (start.float() + part * (state[name].float() - start.float())).to(state[name].dtype)
+    if damage == "key":
+        state[f"{names[0]}x"] = state.pop(names[0])
+    torch.save(state, file) if file.suffix == ".pt" else save_file(state, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(("form", "damages"), [
+    ("diffusers_lora", ["half"]),
+    *(pytest.param(form, ["gone", "half", "key"], marks=pytest.mark.slow)
+      for form in ("diffusers_lora", "diffusers_weights", "mdm")),
+])  # fmt: skip
+def test_in_bfloat16_an_export_without_the_training_is_refused(pipes, tmp_path, form, damages):
+    """The training is small: in bfloat16 alone it is not seen. Folders of no training pass the same limit by itself."""
+    if form == "mdm":
+        policy = mdm_of(tmp_path, dtype="bfloat16")
+    else:
+        start = pipes("sd3")
+        if form == "diffusers_weights":
+            export(moved(policy_of(pipes, "sd3")), tmp_path / "lora")
+            (tmp_path / "lora" / "README.md").write_text(f"base_model: {start}\n")
+            start = str(tmp_path / "lora")
+        policy = policy_of(pipes, "sd3", dtype="bfloat16", model=start)
+    was = {n: x.clone() for n, x in merged_state(policy.trainable()).items()}
+    written = export(moved(policy, 0.01), tmp_path / "out")
+    compared = json.loads(written[-1].read_text())["compared"]
+    assert compared["unrounded"] <= 1e-4 * compared["size"]
+    assert compared["dtype"] > 0
+    for damage in damages:
+        shutil.copytree(tmp_path / "out", tmp_path / damage)
+        places = [tmp_path / damage / f.relative_to(tmp_path / "out") for f in written]
+        file = next(f for f in places if f.suffix in (".safetensors", ".pt"))
+        spoil(file, damage, was)
+        with pytest.raises(TrainingError, match=r"differs from the training pass|does not load the export"):
+            certifying.certified(policy, tmp_path / damage, form, [file])
+    assert not list(tmp_path.glob(".export-*"))
+
+
 def test_all_weights_load_as_the_pipelines_own_part(pipes, tmp_path):
     policy = moved(policy_of(pipes, "sd15", lora=None), 0.01)
     assert form_of(policy) == "diffusers_weights"
@@ -102,7 +149,7 @@ def test_a_folder_on_another_disk_takes_an_export_and_the_next_one(pipes, tmp_pa
             assert sorted(p.name for p in Path(there).iterdir()) == ["export.json", LORA_FILE]
 
 
-def test_mdm_comes_back_as_it_came(tmp_path):
+def mdm_of(tmp_path, **more):
     torch.manual_seed(0)
     net = mdm.MDM(width=32, layers=2)
     torch.save(net.state_dict(), tmp_path / "model000000050.pt")
@@ -114,14 +161,18 @@ def test_mdm_comes_back_as_it_came(tmp_path):
         "frames": 16,
         "steps": 10,
     }
-    policy = moved(mdm_policy.build(MDMPolicyConfig(**given, lora={"rank": 4, "alpha": 8}), 0))
+    return mdm_policy.build(MDMPolicyConfig(**given | {"lora": {"rank": 4, "alpha": 8}} | more), 0)
+
+
+def test_mdm_comes_back_as_it_came(tmp_path):
+    policy = moved(mdm_of(tmp_path))
     files = export(policy, tmp_path / "out")
     assert [f.name for f in files] == ["model000000050.pt", "args.json", "export.json"]
-    again = mdm_policy.build(MDMPolicyConfig(**(given | {"model": str(files[0])})), 0)
+    again = mdm_of(tmp_path, model=str(files[0]), lora=None)
     prompt = [{"caption": "walk", "length": 12, "seed": 1}]
     one, two = (p.decode(p.greedy(prompt).samples)[0][0] for p in (policy, again))
     assert torch.allclose(one, two, atol=1e-3)
-    assert set(torch.load(files[0], weights_only=True)) == set(net.state_dict())
+    assert set(torch.load(files[0], weights_only=True)) == set(mdm.MDM(width=32, layers=2).state_dict())
 
 
 def test_a_denoiser_of_ours_is_a_state_dict(tmp_path):

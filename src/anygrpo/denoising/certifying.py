@@ -6,16 +6,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anygrpo.core.device import exactly, of_a_child
 from anygrpo.denoising import anew
 from anygrpo.denoising.call import record_call
-from anygrpo.denoising.files import component_of
+from anygrpo.denoising.files import component_of, merged_state
 from anygrpo.denoising.starting import start_for
 from anygrpo.errors import TrainingError
 from anygrpo.scratch import Scratch
@@ -31,17 +33,21 @@ TOLERANCE = 1e-4
 def certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Path]) -> dict[str, float]:
     """Compare the export, loaded by the plain library in a fresh process, with the training pass.
 
+    In half precision twice what that precision changes on the trained numbers is allowed, which are handed over apart:
+    the export has no say in its own limit. As float32 it must say what these say.
+
     Raises:
-        TrainingError: it differs by more than TOLERANCE (half precision: twice what that precision itself changes), or
-            changes nothing where training did.
+        TrainingError: it differs by more than TOLERANCE or that, or changes nothing where training did.
     """
     moved = _moved(policy)
-    with Scratch("export") as place:
-        found = _fresh_process(policy, folder, form, files, place)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:  # the trained numbers are as large
+        found = _fresh_process(policy, folder, form, files, Path(place))
     narrow = policy.config.dtype == "bfloat16"
     allowed = max(TOLERANCE * found["size"], 2 * found["dtype"] if narrow else 0.0)
     encoded = found.get("encoders", 0.0) <= max(TOLERANCE, 2 * found.get("encoders_dtype", 0.0) if narrow else 0.0)
-    if found["to_training"] <= allowed and encoded and (found["to_base"] > 0 or not moved):
+    encoded = encoded and found.get("encoders_unrounded", 0.0) <= TOLERANCE
+    right = found["to_training"] <= allowed and found["unrounded"] <= TOLERANCE * found["size"]
+    if right and encoded and (found["to_base"] > 0 or not moved):
         return found
     if not encoded:
         raise TrainingError(
@@ -51,12 +57,13 @@ def certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Path
             ),
             Text("they were taken away", "已删除"),
         )
+    far, wide, base, most = found["to_training"], found["unrounded"], found["to_base"], TOLERANCE * found["size"]
     raise TrainingError(
         Text(
-            f"the export, loaded by itself, differs from the training pass by {found['to_training']:.3g} (allowed "
-            f"{allowed:.3g}) and from its base by {found['to_base']:.3g}: it was taken away",
-            f"单独加载的导出与训练时相差 {found['to_training']:.3g}（允许 {allowed:.3g}），与基座模型相差 "
-            f"{found['to_base']:.3g}：已删除",
+            f"the export, loaded by itself, differs from the training pass by {far:.3g} (allowed {allowed:.3g}), as "
+            f"float32 by {wide:.3g} (allowed {most:.3g}), and from its base by {base:.3g}: it was taken away",
+            f"单独加载的导出与训练时相差 {far:.3g}（允许 {allowed:.3g}），按 float32 相差 {wide:.3g}（允许 "
+            f"{most:.3g}），与基座模型相差 {base:.3g}：已删除",
         ),
         Text(
             "the versions of diffusers and peft here and where the policy was trained",
@@ -119,6 +126,27 @@ def _moved(policy: DiffusionPolicy) -> bool:
     return any(bool(p.any()) for n, p in policy.trainable().named_parameters() if ".lora_B." in n)
 
 
+def _trained(policy: DiffusionPolicy, form: str) -> dict[str, Tensor]:
+    """The numbers that were trained, by the network's own names: adapters' two factors, or the whole weights."""
+    from peft.tuners.lora import LoraLayer
+
+    module: nn.Module = policy.trainable()
+    if form != "diffusers_lora":
+        return _copies(merged_state(module, rounded=False))
+    out: dict[str, Tensor] = {}
+    for name, one in module.named_modules():
+        if isinstance(one, LoraLayer):
+            layer: Any = one
+            out[f"{name}.lora_A"] = layer.lora_A["default"].weight.float()
+            out[f"{name}.lora_B"] = float(layer.scaling["default"]) * layer.lora_B["default"].weight.float()
+    return _copies(out)
+
+
+def _copies(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each in memory of its own, as files want them."""
+    return {name: x.detach().cpu().contiguous().clone() for name, x in state.items()}
+
+
 def _fresh_process(
     policy: DiffusionPolicy, folder: Path, form: str, files: list[Path], place: Path
 ) -> dict[str, float]:
@@ -128,8 +156,13 @@ def _fresh_process(
     config: Any = policy.config
     job: dict[str, Any] = {
         "format": form, "folder": str(folder.resolve()), "dtype": config.dtype, "file": files[0].name,
-        "call": str(place / "call.safetensors"),
+        "call": str(place / "call.safetensors"), "trained": None, "encoders": None,
     }  # fmt: skip
+    if config.dtype == "bfloat16":
+        job |= {"trained": str(place / "trained.safetensors"), "encoders": str(place)}
+        save_file(_trained(policy, form), job["trained"])
+        for name, module in policy.parts.beside.items():
+            save_file(_copies(module.state_dict()), place / f"{name}.safetensors")
     if form == "mdm":
         job["base"] = str(Path(str(start_for(config).base)).resolve())
     else:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from anygrpo.denoising.certifying import certified, loaded_anew
 from anygrpo.denoising.export_page import usage
-from anygrpo.denoising.files import component_of, of_pipeline, on_more_than_a_base
+from anygrpo.denoising.files import component_of, merged_state, of_pipeline, on_more_than_a_base
 from anygrpo.denoising.starting import EXPORT, LORA_FILE, files_of, start_for
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
@@ -113,20 +113,6 @@ def lora_state(module: nn.Module, component: str) -> dict[str, Tensor]:
             out[f"{component}.{name}.lora_A.weight"] = a.detach().float().cpu().contiguous().clone()
             out[f"{component}.{name}.lora_B.weight"] = (scale * b.detach().float()).cpu().contiguous()
     return out
-
-
-def merged_state(module: nn.Module) -> dict[str, Tensor]:
-    """The module's own state_dict under its own names, adapters added to the weights that they adapt."""
-    from peft.tuners.lora import LoraLayer
-
-    state = {k: v.detach().cpu().clone() for k, v in module.state_dict().items() if ".lora_" not in k}
-    for name, layer in module.named_modules():
-        if isinstance(layer, LoraLayer):
-            key, adapted = f"{name}.base_layer.weight", cast(Any, layer)
-            state[key] = (state[key].float() + adapted.get_delta_weight("default").detach().float().cpu()).to(
-                state[key]
-            )
-    return {k.replace(".base_layer.", "."): v for k, v in state.items()}
 
 
 def _write_lora(policy: DiffusionPolicy, folder: Path) -> list[Path]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from anygrpo.core.saved import Form, fixed_of
 from anygrpo.core.trained import state_of
@@ -57,6 +57,23 @@ def component_of(policy: DiffusionPolicy) -> str:
     from anygrpo.denoising.pipelines import adapter_class
 
     return adapter_class(str(start_for(policy.config).base)).component
+
+
+def merged_state(module: nn.Module, rounded: bool = True) -> dict[str, Tensor]:
+    """The module's own state_dict under its own names, adapters added to the weights that they adapt. Not `rounded`:
+    floating numbers as float32, the sums before any cast."""
+    from peft.tuners.lora import LoraLayer
+
+    state = {k: v.detach().cpu().clone() for k, v in module.state_dict().items() if ".lora_" not in k}
+    if not rounded:
+        state = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+    for name, layer in module.named_modules():
+        if isinstance(layer, LoraLayer):
+            key, adapted = f"{name}.base_layer.weight", cast(Any, layer)
+            state[key] = (state[key].float() + adapted.get_delta_weight("default").detach().float().cpu()).to(
+                state[key]
+            )
+    return {k.replace(".base_layer.", "."): v for k, v in state.items()}
 
 
 def _is_lora_of_a_pipeline(policy: DiffusionPolicy) -> bool:
