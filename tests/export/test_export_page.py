@@ -78,6 +78,21 @@ def test_a_part_shows_its_standard_error(tmp_path):
     assert "psnr_se/rain" not in found
 
 
+def test_a_part_of_a_kind_has_the_interval_of_its_scenes(tmp_path):
+    """Rain on two scenes, of 28 and 32: mean 30, standard error 2, t(1) = 12.7062; two crops of each scene say no more.
+    Snow is on one scene, which says nothing of others."""
+    rows = [{"step": 9, "eval/psnr/rain": 30.0, "eval/psnr_se/rain": 1.0, "eval/psnr/snow": 20.0, "eval/prompts": 6.0}]
+    told = [("rain", "a", 28.0), ("rain", "a", 28.0), ("rain", "b", 32.0), ("rain", "b", 32.0), ("snow", "a", 20.0)]
+    results = [
+        {"reward": 1.0, "components": {"psnr": x}, "text": {"degradation": kind, "picture": f"{i}", "scene": scene}}
+        for i, (kind, scene, x) in enumerate(told)
+    ]
+    results.append(results[0] | {"fault": True, "components": {"psnr": 99.0}})
+    found = card(tmp_path, rows, results={10: results})
+    assert found["psnr/rain"][0] == "30 [4.588, 55.41]"
+    assert found["psnr/snow"][0] == "20"
+
+
 def test_results_of_another_evaluation_are_not_taken(tmp_path):
     rows = [{"step": 9, "eval/reward": 0.75, "eval/reward_se": 0.0, "eval/prompts": 2.0}]
     assert card(tmp_path, rows, results={10: [0.0, 0.0]})["reward"][0] == "0.75"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from anygrpo import __version__
-from anygrpo.core.intervals import of_prompts, t_quantile
+from anygrpo.core.intervals import Interval, interval, of_prompts, t_quantile
 from anygrpo.errors import ConfigError
 from anygrpo.export import own
 from anygrpo.export.evaluating import parts_of
@@ -138,7 +138,10 @@ def _cell(run: Path, row: dict[str, Any], name: str, judge: str | None = None) -
     """
     if name not in row:
         return "-"
-    values = _kept(run, int(row["step"]) + 1, name.removeprefix("eval/"))
+    kept = _rows(run, int(row["step"]) + 1)
+    if (found := _of_kind(kept, name.removeprefix("eval/"), row[name])) is not None:
+        return f"{row[name]:.4g} [{found.low:.4g}, {found.high:.4g}]"
+    values = _kept(kept, name.removeprefix("eval/"))
     error, count = row.get(f"{name}_se"), row.get("eval/prompts", 0) * (1 - row.get("eval/faults", 0.0))
     if values and math.isclose(sum(values) / len(values), row[name], rel_tol=1e-4, abs_tol=1e-6):
         found = of_prompts(torch.tensor(values, dtype=torch.float64), judge == name.removeprefix("eval/"))
@@ -158,16 +161,31 @@ def _error_of_part(name: str) -> str:
     return f"{whole}_se/{part}"
 
 
-def _kept(run: Path, step: int, name: str) -> list[float]:
-    """Each held-out prompt's reward in one evaluation, or its part of that name ("psnr"), but for faults of the
-    machine; none where it was not kept."""
+def _rows(run: Path, step: int) -> list[dict[str, Any]]:
+    """Each held-out prompt of one evaluation; none where they were not kept."""
     file = run / "evaluations" / f"step_{step:08d}.jsonl"
-    if not file.is_file():
-        return []
-    rows, _ = read_rows(file)
+    return read_rows(file)[0] if file.is_file() else []
+
+
+def _kept(rows: list[dict[str, Any]], name: str) -> list[float]:
+    """Each prompt's reward, or its part of that name ("psnr"), but for faults of the machine."""
     if name != "reward":
         return parts_of(rows).get(name, [])
     return [float(row["reward"]) for row in rows if _finite(row.get("reward")) and not row.get("fault")]
+
+
+def _of_kind(rows: list[dict[str, Any]], name: str, mean: float) -> Interval | None:
+    """Of "psnr/rain": that part's interval over the prompts of a kind, where their rows name it (degradation: rain);
+    several of one scene count as one. None where the rows do not say so, or have another mean."""
+    part, _, kind = name.rpartition("/")
+    told = [row for row in rows if part and isinstance(row.get("text"), dict) and kind in row["text"].values()]
+    mine = [row for row in told if not row.get("fault") and _finite((row.get("components") or {}).get(part))]
+    values = torch.tensor([row["components"][part] for row in mine], dtype=torch.float64)
+    if len(mine) < 2 or not math.isclose(float(values.mean()), mean, rel_tol=1e-4, abs_tol=1e-6):
+        return None
+    scenes = [str(row["text"].get("scene", row["text"].get("picture", i))) for i, row in enumerate(mine)]
+    found = interval(values, scenes)
+    return found if found.units > 1 and math.isfinite(found.high - found.low) else None
 
 
 def _evaluations(run: Path) -> list[dict[str, Any]]:
