@@ -12,7 +12,7 @@ from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.canonical import concept
 from anygrpo.doctor.columns import build
 from anygrpo.doctor.findings import Finding
-from anygrpo.doctor.log import Log
+from anygrpo.doctor.log import Log, number
 from anygrpo.doctor.readers.lines import pair_row
 from anygrpo.doctor.synthetic import healthy, spiky
 
@@ -300,3 +300,23 @@ def test_a_chinese_counter_shows_a_wrong_reference_in_three_rows(tmp_path: Path)
     first = diagnose_log(read(tmp_path / "log.txt")).first
     assert first
     assert first.rule == "wrong_reference"
+
+
+def test_a_mean_with_its_spread_in_one_cell(tmp_path: Path) -> None:
+    rows = "\n".join(f"| {10 * i} | {0.5 - 0.004 * i:.3f} ± 0.21 | {0.01 + 0.006 * i:.4f} |" for i in range(1, 61))
+    (tmp_path / "table.md").write_text(f"| step | mean reward ± sd | kl |\n|---|---|---|\n{rows}\n", "utf-8")
+    reward = build(read(tmp_path / "table.md")).get("reward/mean")
+    assert reward
+    assert (reward.values[0], len(reward)) == (0.496, 60)
+    assert number("0.5+/-0.1") == 0.5
+
+
+def test_the_console_of_nemo_rl_shows_a_mismatch(tmp_path: Path) -> None:
+    lines = ("  • Loss: 0.01", "  • Generation KL Error: 0.35", "  • Avg Reward: {reward:.4f}", "")
+    text = ""
+    for i in range(1, 41):
+        text += f"===== Step {i}/40 =====\n" + "\n".join(lines).format(reward=0.3 + i % 3 / 99) + "\n"
+    (tmp_path / "console.log").write_text(text, "utf-8")
+    first = diagnose_log(read(tmp_path / "console.log")).first
+    assert first
+    assert first.rule == "sampler_mismatch"

@@ -53,6 +53,8 @@ WIDE = str.maketrans("（）：，；／－＿　【】", "():,;/-_ []")
 CHINESE = re.compile("[\u4e00-\u9fff]")
 DOTTED = re.compile(r"(?<=[a-z_])\.(?=[a-z_])")
 """Levels of nested objects in a flattened table: "policy.kl_ref"."""
+SPREAD = re.compile(r"(?<=\w)\s*(?:±|\+/-|\+-)\s*\w*$")
+"""What a head says stands behind its numbers: "mean reward ± sd"."""
 STEPS = (
     "step",
     "global_step",
@@ -85,6 +87,7 @@ def normalise(key: str) -> str:
 def plain_name(key: str) -> str:
     """A name as the tables write it: lower case, full-width signs and blanks undone, dashes as underscores."""
     text = re.sub(r"\s*/\s*", "/", key.translate(WIDE).strip().strip("*`'\"↑↓⬆⬇ ").strip())
+    text = SPREAD.sub("", text)
     return re.sub(r"\s+", "_", text.lower().replace("-", "_"))
 
 

@@ -73,7 +73,7 @@ NON_FINITE = {
 
 
 def number(value: Any) -> float | None:
-    """A plain float from a number, a bool, or text like "2.1e-05", "np.float64(0.5)", "50%"; None for anything else."""
+    """A plain float from a number, a bool, or text like "2.1e-05", "np.float64(0.5)", "50%", "0.5 ± 0.1"; else None."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, int | float):
@@ -89,6 +89,8 @@ def number(value: Any) -> float | None:
     except ValueError:
         pass
     text = value.strip().strip("'\"")
+    if "±" in text or "+/-" in text:  # a mean and how sure it is
+        text = re.split(r"±|\+/-", text)[0].rstrip()
     if text.endswith(")") and "(" in text:
         text = text[text.index("(") + 1 : -1].split(",")[0].strip()
     if (lower := text.lower()) in NON_FINITE:

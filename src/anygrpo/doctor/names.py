@@ -94,7 +94,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "kl_pre_post_v1", "policy/approxkl_avg", "learner_stats/kl", "mean_kl_loss", "info/kl",
     ),
     "kl/rollout": (
-        "kl/rollout", "rollout_corr/kl", "vllm_kl", "mismatch_kl/all/mean", "gen_kl_error", "rollout_correction/kl",
+        "kl/rollout", "rollout_corr/kl", "vllm_kl", "mismatch_kl/all/mean", "gen_kl_error",
+        "generation_kl_error", "rollout_correction/kl",
         "optim/kl_sample_train_v1", "kl_sample_train_v1", "ppo_actor/update/behave_approx_kl/avg",
         "debug/vllm_local_reverse_kl",
         "rollout_corr/k3_kl",
