@@ -59,6 +59,10 @@ class LossScale:
         self._tries, self.value = self._tries + 1, max(1.0, self.value / _BACK)
         return True
 
+    def told(self) -> dict[str, float]:
+        """For metrics.jsonl, where there is one."""
+        return {"loss_scale": self.value} if self.wanted else {}
+
     def state(self) -> dict[str, Any]:
         return {"scale": self.value, "sound": self._sound} if self.wanted else {}
 

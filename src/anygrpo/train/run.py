@@ -205,8 +205,7 @@ class Run:
         self.samples_seen += int(every.present.sum())
         row |= measure.step_metrics(planned.stage, numbers, prepared, every, update | measure.update_metrics(tally))
         row["steps_refused"] = float(self.updater.refused)
-        if self.updater.scale.wanted:
-            row["loss_scale"] = self.updater.scale.value
+        row |= self.updater.scale.told()
         row["samples/seen"] = float(self.samples_seen)
         if "kl/reference" in row:
             self.kl_state = kl.update(self.kl_state, row["kl/reference"], samples=int(rollout.present.sum()))
