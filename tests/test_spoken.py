@@ -11,6 +11,7 @@ from anygrpo.denoising.image.task import read_prompts
 from anygrpo.errors import DataError
 from anygrpo.language.tasks.data import read_rows
 from anygrpo.models.loading import load_tokenizer
+from anygrpo.models.matching import LoadReport
 from anygrpo.recipe.training import DoctorConfig
 from anygrpo.selection.demonstrations import read_examples
 from anygrpo.selection.tables import read_table
@@ -197,3 +198,13 @@ def test_texts_are_read_in_one_language_and_add():
     assert (both.said("en"), both.said("zh")) == ("a {n}; b", "甲 {n}；乙")
     assert table({"x": both}, "zh") == {"x": "甲 {n}；乙"}
     assert (said("plain"), said(NOTHING)) == ("plain", "")
+
+
+def test_what_a_loaded_file_left_out_is_in_the_readers_language(monkeypatch):
+    report = LoadReport(3, ["a.weight"], [], ["b: [2], [3]"], table="state_dict", prefixes={"'net.' -> ''": 3})
+    assert str(report).startswith("3 tensors loaded; from its table 'state_dict'; prefix 'net.' -> '' (3); 1 missing")
+    monkeypatch.setenv(VARIABLE, "zh")
+    said = (
+        "读入 3 个张量; 取自其中的表 'state_dict'; 前缀 'net.' -> '' (3); 1 缺少 (a.weight); 1 形状不同 (b: [2], [3])"
+    )
+    assert str(report) == said

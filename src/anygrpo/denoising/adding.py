@@ -17,7 +17,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import json_value
 from anygrpo.models import weights
 from anygrpo.models.adapted import with_adapter
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 log = logging.getLogger("anygrpo")
 ENCODER = "text_encoder"
@@ -56,7 +56,14 @@ def add(module: nn.Module, start: Start, pipe: Any = None, component: str | None
                     f"{one.place} 中适配器的名称无法识别：{sorted(state)[:2]}",
                 )
             )
-        log.info("starting from %s: its weights are in %s, and that is the reference", one.place, start.base)
+        log.info(
+            say(
+                "starting from %s: its weights are in %s, and that is the reference",
+                "从 %s 开始：它的权重已并入 %s，这就是参考",
+            ),
+            one.place,
+            start.base,
+        )
     return tuple(dict.fromkeys(beside))
 
 

@@ -16,7 +16,7 @@ from anygrpo.core.build import build_task
 from anygrpo.denoising.image.pictures import is_picture, to_image
 from anygrpo.errors import AnygrpoError, ConfigError, DataError
 from anygrpo.files import json_value, lines_of
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 if TYPE_CHECKING:
     from anygrpo.denoising.policy import DiffusionPolicy
@@ -109,7 +109,13 @@ def _task_of(recipe: Any) -> Any:
     try:
         return build_task(recipe.resolved_stages()[-1].task, recipe.seed)
     except AnygrpoError as error:
-        log.warning("no BVH and GIF, features in place of joints: the run's task is not to be had: %s", error.what)
+        log.warning(
+            say(
+                "no BVH and GIF, features in place of joints: the run's task is not to be had: %s",
+                "没有 BVH 和 GIF，以特征代替关节：无法得到这次运行的任务：%s",
+            ),
+            error.what,
+        )
         return None
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from anygrpo.spoken import say
+
 log = logging.getLogger("anygrpo")
 Named = dict[str, Tensor]
 Pass = Callable[[Named], Named]
@@ -35,7 +37,9 @@ class Graphs:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         if not any(p.is_cuda for p in network.parameters()):
-            log.warning("graphs: there are none on a CPU; passes run as they are")
+            log.warning(
+                say("graphs: there are none on a CPU; passes run as they are", "graphs：CPU 上没有；照常逐步计算")
+            )
         self._seen: dict[Any, int] = {}
         self._recorded: dict[Any, Recorded] = {}
         self._refused: set[str] = set()
@@ -58,7 +62,10 @@ class Graphs:
         except RuntimeError as error:
             self._refused.add(name)
             self._recorded.clear()  # they may follow a generator that is no longer the device's
-            log.warning("graphs: pass %r cannot be recorded and runs as it is: %s", name, str(error).splitlines()[0])
+            words = say(
+                "graphs: pass %r cannot be recorded and runs as it is: %s", "graphs：计算 %r 无法录制，照常执行：%s"
+            )
+            log.warning(words, name, str(error).splitlines()[0])
             return function(given)
         return self._recorded[key](given)
 

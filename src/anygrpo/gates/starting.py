@@ -19,7 +19,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import read_toml
 from anygrpo.gates.loading import add_adapter, load_weights
 from anygrpo.gates.settings import GatedConfig, LoraConfig
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 log = logging.getLogger("anygrpo")
 LORA = ".lora_"
@@ -56,7 +56,13 @@ def start(network: nn.Module, model: str, config: GatedConfig) -> None:
     if found.under is not None:
         start(network, found.under, config)
     _merge(network, found, model)
-    log.info("starting from %s: its adapters are in the network, and that is the reference", model)
+    log.info(
+        say(
+            "starting from %s: its adapters are in the network, and that is the reference",
+            "从 %s 开始：它的适配器已并入网络，这就是参考",
+        ),
+        model,
+    )
 
 
 def adapters_of(model: str) -> Adapted | None:

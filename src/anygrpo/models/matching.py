@@ -14,6 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
+from anygrpo.spoken import say
+
 WRAPPERS = frozenset(
     {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module", "base_layer"}
 )
@@ -54,14 +56,14 @@ class LoadReport:
         return self.loaded > 0 and not (missing or self.unexpected or self.mismatched)
 
     def __str__(self) -> str:
-        parts = [f"{self.loaded} tensors loaded"]
-        parts += [f"from its table {self.table!r}"] if self.table else []
-        parts += [f"prefix {change} ({count})" for change, count in self.prefixes.items()]
+        parts = [say(f"{self.loaded} tensors loaded", f"读入 {self.loaded} 个张量")]
+        parts += [say(f"from its table {self.table!r}", f"取自其中的表 {self.table!r}")] if self.table else []
+        parts += [f"{say('prefix', '前缀')} {change} ({count})" for change, count in self.prefixes.items()]
         for word, names in (
-            ("missing", self.missing),
-            ("unexpected", self.unexpected),
-            ("of another shape", self.mismatched),
-            ("left, of other modules", self.beside),
+            (say("missing", "缺少"), self.missing),
+            (say("unexpected", "多余"), self.unexpected),
+            (say("of another shape", "形状不同"), self.mismatched),
+            (say("left, of other modules", "属于其他模块，未用"), self.beside),
         ):
             if names:
                 parts.append(f"{len(names)} {word} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")

@@ -16,7 +16,7 @@ from anygrpo.errors import AnygrpoError
 from anygrpo.scoring._worker import FLOAT32_MAX
 from anygrpo.scoring.outcome import Elsewhere, FirstCall, Outcome, Raised
 from anygrpo.scoring.reward import Reward, Rows
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def _begin(reward: Reward, rows: Rows) -> Callable[[], list[Outcome]]:
     """Start a reward; whatever it raises becomes every row's reason."""
 
     def failed(error: Exception) -> list[Outcome]:
-        log.warning("reward %s failed: %s: %s", reward.name, type(error).__name__, error)
+        log.warning(say("reward %s failed: %s: %s", "奖励 %s 出错：%s: %s"), reward.name, type(error).__name__, error)
         reason = Raised(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
         return [reason] * len(rows)
 

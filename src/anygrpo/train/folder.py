@@ -25,7 +25,7 @@ from anygrpo.errors import ConfigError, TrainingError
 from anygrpo.files import lines_of
 from anygrpo.recipe.load import dump_recipe
 from anygrpo.recipe.recipe import Recipe
-from anygrpo.spoken import NOTHING, Text
+from anygrpo.spoken import NOTHING, Text, say
 from anygrpo.train import links
 
 SCHEMA = 2
@@ -196,7 +196,11 @@ class RunFolder:
             kind = why.split(":")[0]
             if kind not in self._said:
                 self._said.add(kind)
-                print(f"step {step}: samples leave their groups, invalid: {why}", file=sys.stderr, flush=True)
+                line = say(
+                    f"step {step}: samples leave their groups, invalid: {why}",
+                    f"第 {step} 步：有样本无效，退出所在的组：{why}",
+                )
+                print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self._lock.close()

@@ -21,6 +21,7 @@ from anygrpo.files import lines_of
 from anygrpo.recipe.load import plain_table
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.written import RESUMES, flat
+from anygrpo.spoken import Text, say
 from anygrpo.train.folder import FINGERPRINTS
 from anygrpo.train.run import Run
 from anygrpo.train.stages import PlannedStage, at
@@ -28,10 +29,10 @@ from anygrpo.train.stages import PlannedStage, at
 _PROMPTS, _NUMBERS, _BYTES = 64, 256, 1 << 28
 """Prompts of each kind, numbers of each weight, and bytes of each file that are looked at."""
 _WORDS = {
-    "data": "the prompts are others",
-    "model": "the model's start weights are others",
-    "template": "the chat template is another",
-    "environment": "versions of packages, or the machine, are others",
+    "data": Text("the prompts are others", "提示变了"),
+    "model": Text("the model's start weights are others", "模型的初始权重变了"),
+    "template": Text("the chat template is another", "对话模板变了"),
+    "environment": Text("versions of packages, or the machine, are others", "软件包版本或机器变了"),
 }
 
 
@@ -87,21 +88,25 @@ def resumed(run: Run, before: Recipe, prints: dict[str, str], environment: dict[
     """Say what is not as it was when the run was last started, and keep it; returns the sentences. Of rank 0."""
     folder = run.folder.path
     settings = changed_settings(before, run.recipe)
-    said = [f"{key}: {_short(a)} -> {_short(b)}" for key, (a, b) in settings.items()]
+    lines = [f"{key}: {_short(a)} -> {_short(b)}" for key, (a, b) in settings.items()]
+    told = [Text(line, line) for line in lines]
     known = last_fingerprints(folder)
     prints = prints | {"environment": environment_digest(environment)}
     for name in sorted(known.keys() | prints.keys()):
         if name != "recipe" and name in known and known[name] != prints.get(name):
             key = name.removeprefix("file ")
-            said.append(_WORDS.get(name, f"the content of the file of {key} is another" if key != name else name))
-    said += _learning_rate(run, before)
+            file = Text(f"the content of the file of {key} is another", f"{key} 的文件内容变了")
+            told.append(_WORDS.get(name, file if key != name else Text(name, name)))
+    told += _learning_rate(run, before)
+    said = [one.en for one in told]  # the record has one language, the screen the reader's
     line = {"step": run.step, "time": time.strftime("%Y-%m-%d %H:%M:%S"), "command": shlex.join(sys.argv)}
     line |= {"changed": {k: list(v) for k, v in settings.items()}, "said": said, "fingerprints": prints}
     with (folder / RESUMES).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    for sentence in said:
-        run.folder.log(f"changed at step {run.step}: {sentence}")
-        print(f"changed since the run was last started: {sentence}", file=sys.stderr, flush=True)
+    for one in told:
+        run.folder.log(f"changed at step {run.step}: {one.en}")
+        head = say("changed since the run was last started: ", "自上次启动以来有变化：")
+        print(head + one.said(), file=sys.stderr, flush=True)
     return said
 
 
@@ -144,7 +149,7 @@ def changed_settings(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]
     return {key: (a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)}
 
 
-def _learning_rate(run: Run, before: Recipe) -> list[str]:
+def _learning_rate(run: Run, before: Recipe) -> list[Text]:
     """Where the rate of the next step is not what it would have been."""
     if run.step >= run.total_steps:
         return []
@@ -164,7 +169,12 @@ def _learning_rate(run: Run, before: Recipe) -> list[str]:
     )
     if rates[0] == rates[1] or None in rates:
         return []
-    return [f"the learning rate of step {run.step} is {rates[1]:.6g}; it would have been {rates[0]:.6g}"]
+    return [
+        Text(
+            f"the learning rate of step {run.step} is {rates[1]:.6g}; it would have been {rates[0]:.6g}",
+            f"第 {run.step} 步的学习率是 {rates[1]:.6g}；原本会是 {rates[0]:.6g}",
+        )
+    ]
 
 
 def _short(value: Any) -> str:

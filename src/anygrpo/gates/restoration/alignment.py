@@ -13,7 +13,7 @@ from torch import Tensor
 
 from anygrpo.errors import DataError
 from anygrpo.gates.restoration.photographs import Picture
-from anygrpo.spoken import Text
+from anygrpo.spoken import Text, say
 
 log = logging.getLogger("anygrpo")
 REACH = 16
@@ -105,7 +105,7 @@ def check(pictures: list[Picture], scale: int, seconds: float = 20.0) -> None:
                 ),
             )
         if time.perf_counter() - began > seconds:
-            log.info("alignment: %d of %d pairs looked at", seen, len(pairs))
+            log.info(say("alignment: %d of %d pairs looked at", "对齐检查：看了 %d 对，共 %d 对"), seen, len(pairs))
             break
     if equal and equal == seen:
         raise DataError(
