@@ -12,7 +12,7 @@ from anygrpo.core.packing import pack, unpack
 from anygrpo.core.task import Scores, Task
 from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
-from anygrpo.denoising import averaging
+from anygrpo.denoising import averaging, levels
 from anygrpo.denoising.build import Parts
 from anygrpo.denoising.levels import NFT_STRENGTH
 from anygrpo.denoising.policy import DiffusionPolicy
@@ -121,6 +121,33 @@ def test_awm_is_the_matching_error_at_the_same_noise():
     assert torch.allclose(out.log_probs.double(), expected, atol=1e-5)
     assert p.clip.high == 1.0
     assert float(p.evaluate(r, slice(0, 3), frozenset({"kl"})).kl.abs().max()) == 0
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [
+    ("one", [0.25, 4.0, 0.0]),
+    ("t", [0.125, 3.0, 0.0]),
+    ("t2", [0.0625, 2.25, 0.0]),
+    ("huber", [0.5 * (math.sqrt(0.25 + 1e-10) - 1e-5), 0.75 * (math.sqrt(4 + 1e-10) - 1e-5), 0.0]),
+    ("ghuber", [0.5 * ((0.25 + 1e-10) ** 0.3 - 1e-3) / 0.3, 0.75 * ((4 + 1e-10) ** 0.3 - 1e-3) / 0.3, 0.0]),
+])  # fmt: skip
+def test_awms_weights_are_the_published_ones(kind, wanted):
+    """Errors .25, 4 and 0 at levels .5, .75 and 1, by hand in float64: (1e-10)^.5 = 1e-5, (1e-10)^.3 = 1e-3."""
+    error = torch.tensor([[0.25, 4.0, 0.0]], dtype=torch.float64)
+    found = levels.weighted(error, torch.tensor([[0.5, 0.75, 1.0]], dtype=torch.float64), kind, 0.3)
+    torch.testing.assert_close(found, torch.tensor([wanted], dtype=torch.float64), atol=1e-14, rtol=1e-12)
+
+
+def test_a_root_bounds_the_pull_of_a_far_miss_and_is_taken_from_the_recipe():
+    p = policy(loss="awm", levels=2, level_weight="ghuber", huber_power=0.3)
+    rollout = p.sample(["a"], 2, seed=0)
+    r = rows(rollout)
+    x0, noise, s = r["final"][:, None].double(), r["noise"].double(), r["levels"].double()[..., None, None, None]
+    error = (0.3 * ((1 - s) * x0 + s * noise) - 0.2 - (noise - x0)).square().mean((2, 3, 4))
+    expected = -s[..., 0, 0, 0] * ((error + 1e-10) ** 0.3 - 1e-3) / 0.3
+    assert torch.allclose(p.evaluate(r, slice(0, 2)).log_probs.double(), expected, atol=1e-5)
+    far = torch.tensor([[1.0, 100.0]], dtype=torch.float64, requires_grad=True)
+    levels.weighted(far, torch.ones(1, 2), "huber", 0.3).sum().backward()
+    assert float(far.grad[0, 1]) == pytest.approx(float(far.grad[0, 0]) / 10, rel=1e-4)  # 1 / (2 sqrt(m))
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NFT_STRENGTH = 5.0
 """Published factor of NFT's loss; its advantages are divided by twice as much (r = A / 10 + 1/2, A within 5)."""
 _SMALLEST_ERROR = 1e-5
+_HUBER_EPSILON = 1e-10
 
 
 def sample_levels(policy: DiffusionPolicy, prompts: list[Any], group_size: int, seed: int) -> Rollout:
@@ -102,8 +103,18 @@ def _mean_square(error: Tensor, valid: Tensor) -> Tensor:
 def _matching(
     policy: DiffusionPolicy, predicted: Tensor, noised: Tensor, level: Tensor, target: Tensor, valid: Tensor
 ) -> Tensor:
-    weight = {"one": 1.0, "t": level, "t2": level**2}[policy.config.level_weight]
-    return (-weight * _mean_square(predicted - target, valid)).float()
+    error = _mean_square(predicted - target, valid)
+    return (-weighted(error, level, policy.config.level_weight, policy.config.huber_power)).float()
+
+
+def weighted(error: Tensor, level: Tensor, kind: str, power: float) -> Tensor:
+    """What mean square errors [n, t] at levels [n, t] count (AWM's published code): as they are, times the level or its
+    square; or a root of them times the level, which bounds how much a far miss pulls: huber is the square root, ghuber
+    a power p over p, each less its value at an error of 0."""
+    if kind in ("one", "t", "t2"):
+        return error * level ** ("one", "t", "t2").index(kind)
+    power, scale = (0.5, 1.0) if kind == "huber" else (power, 1 / power)
+    return ((error + _HUBER_EPSILON) ** power - _HUBER_EPSILON**power) * level * scale
 
 
 def _contrast(

@@ -103,8 +103,11 @@ class DenoisingConfig(Section):
     "awm, nft: noise levels at which a sample is scored; its decisions."
     level_share: float = Field(0.9, gt=0, le=1)
     "awm, nft: levels are drawn from this noisiest share of the way."
-    level_weight: Literal["one", "t", "t2"] = "one"
-    "awm: weight of a level's error."
+    level_weight: Literal["one", "t", "t2", "huber", "ghuber"] = "one"
+    """awm: what a mean square error m at level t counts. one: m; t: t m; t2: t^2 m; huber: t (sqrt(m + 1e-10) - 1e-5);
+    ghuber: t ((m + 1e-10)^p - 1e-10^p) / p."""
+    huber_power: float = Field(0.25, gt=0, le=1)
+    "awm, level_weight = ghuber: its power p."
     nft_beta: float = Field(1.0, gt=0)
     "nft: beta of its implicit policies beta v + (1 - beta) v_old."
     time_chunk: int | None = Field(1, ge=1)
