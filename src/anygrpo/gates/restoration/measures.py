@@ -91,8 +91,12 @@ def of_pyiqa(name: str) -> tuple[Measure, bool]:
     """
     try:
         import pyiqa  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise ConfigError(f"metric = {name!r}: {error}", "pip install anygrpo[pyiqa]") from error
+    except Exception as error:  # a torchvision of another torch raises what it likes
+        cure = Text(
+            "pip install anygrpo[pyiqa]; where it is there, torchvision may be built for another torch",
+            "pip install anygrpo[pyiqa]；若已安装，torchvision 可能与 torch 版本不符",
+        )
+        raise ConfigError(f"metric = {name!r}: {error}", cure) from error
     if name not in (known := pyiqa.list_models()):
         raise ConfigError(Text(f"pyiqa has no metric {name!r}", f"pyiqa 没有指标 {name!r}"), suggestion(name, known))
     try:
