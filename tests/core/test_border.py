@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 
 import anygrpo
 from anygrpo.cli.main import main
-from anygrpo.core import border, contract, user_code
+from anygrpo.core import border, contract, task_border, user_code
 from anygrpo.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -355,3 +356,18 @@ def test_what_was_found_and_wanted_is_said_in_chinese(monkeypatch):
         border.check_outputs(1, [[0], [0]], (2, 3))
     with pytest.raises(ConfigError, match=r"int\.decode 返回了 一个 int"):
         border.check_outputs(1, 7, (2, 3))
+
+
+def test_held_out_prompts_may_be_made_as_they_are_asked_for() -> None:
+    class Lazy(Sequence):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, place):
+            return list(range(3))[place]
+
+    class Mine:
+        def held_out(self) -> Lazy:
+            return Lazy()
+
+    assert task_border.held_out(Mine())[:2] == [0, 1]  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anygrpo.core.contract import a_kind, called, wrong
@@ -82,9 +82,9 @@ def expect_prompts(task: Task, prompts: Any, count: int) -> list[Any]:
 
 
 def held_out(task: Task) -> list[Any]:
-    """The task's held-out prompts. Raises: ConfigError where they are no list."""
+    """The task's held-out prompts, maybe made as they are asked for. Raises: ConfigError where they are no list."""
     prompts: Any = task.held_out()
-    if not isinstance(prompts, list):
+    if not isinstance(prompts, Sequence) or isinstance(prompts, str | bytes | tuple):
         words = Text("a list (an empty one: nothing is evaluated)", "列表（空：不评估）")
         wrong(task, "held_out", a_kind(prompts), words)
     return prompts
