@@ -81,7 +81,7 @@ def expect_prompts(task: Task, prompts: Any, count: int) -> list[Any]:
     return []
 
 
-def held_out(task: Task) -> list[Any]:
+def held_out(task: Task) -> Sequence[Any]:
     """The task's held-out prompts, maybe made as they are asked for. Raises: ConfigError where they are no list."""
     prompts: Any = task.held_out()
     if not isinstance(prompts, Sequence) or isinstance(prompts, str | bytes | tuple):

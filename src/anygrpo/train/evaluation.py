@@ -44,7 +44,7 @@ def evaluate(
     Args:
         file: where each prompt's own result is written, for paired comparisons (`anygrpo compare`).
     """
-    prompts = task_border.held_out(task)[: config.prompts]
+    prompts = list(task_border.held_out(task)[: config.prompts])
     if not prompts:
         return {}
     outputs, scores = _answers(policy, task, prompts)
