@@ -22,14 +22,18 @@ def instance(made: Any, base: type, where: str) -> None:
     name = type(made).__name__
     if not isinstance(made, base):
         lacks = f", and lacks {', '.join(missing)}" if missing else ""
+        lacks_zh = f"，且缺少 {'、'.join(missing)}" if missing else ""
+        own = type(made).__module__ != "builtins"  # a number or a list is no class of the user's to change
         raise ConfigError(
             Text(
                 f"{where} returned a {name}, which does not derive from anygrpo.{base.__name__}{lacks}",
-                f"{where} 返回了 {name}，它不是 anygrpo.{base.__name__} 的子类{lacks and f'，且缺少 {missing}'}",
+                f"{where} 返回了 {name}，它不是 anygrpo.{base.__name__} 的子类{lacks_zh}",
             ),
             Text(
-                f"write class {name}(anygrpo.{base.__name__}) and define {', '.join(methods)}",
-                f"写成 class {name}(anygrpo.{base.__name__})，并定义 {'、'.join(methods)}",
+                f"write class {name if own else 'Mine'}(anygrpo.{base.__name__}) and define {', '.join(methods)}"
+                + ("" if own else "; return one of it"),
+                f"写成 class {name if own else 'Mine'}(anygrpo.{base.__name__})，并定义 {'、'.join(methods)}"
+                + ("" if own else "；返回它的对象"),
             ),
         )
     if missing:
