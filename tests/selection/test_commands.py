@@ -105,7 +105,7 @@ def test_a_file_alone_cannot_judge_new_selections(recipe, tmp_path, capsys):
     assert main(["select", "generate", str(recipe), "--out", str(stored), "--queries", "2", "--beams", "1"]) == 0
     table = json.loads(stored.read_text())
     ids = [i for q in table.values() for i in q["candidate_pool_ids"]] + list(table)
-    np.savez(tmp_path / "f.npz", ids=np.array(ids), embeddings=np.zeros((len(ids), 448)))
+    np.savez(tmp_path / "f.npz", ids=np.array(ids), embeddings=np.eye(len(ids), 448))
     text = RECIPE[: RECIPE.index("[task]")] + f'[task]\nkind = "stored_candidates"\npath = "{stored}"\n'
     (tmp_path / "s.toml").write_text(text + f'features = "{tmp_path / "f.npz"}"\n')
     assert main(["select", "generate", str(tmp_path / "s.toml"), "--out", str(tmp_path / "x.json")]) == 2
