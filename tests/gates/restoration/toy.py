@@ -18,7 +18,6 @@ SMALL = {
     "--task.patch": "16",
     "--task.degradations": '[{name = "noise", low = 25.5, high = 51.0}, {name = "haze", low = 0.4, high = 0.6}]',
     "--task.crops": "2",
-    "--algorithm.prompts_per_step": "4",
     "--training.gradient_norms_every": "1",
     "--evaluation.every": "100",
 }
@@ -36,6 +35,8 @@ def toy_pictures(folder: Path) -> Path:
 def toy_run(name: str, folder: Path, steps: int = 2, stages: slice = slice(None), **more: str) -> Path:
     """The run folder of a recipe at toy size, from before the first step to the end; so many steps a stage."""
     pictures = toy_pictures(folder.parent / "pictures")
+    whose = "stages.0.algorithm" if name.startswith("adapt") else "algorithm"  # its only stage has its own number
+    more = {f"--{whose}.prompts_per_step": "4"} | more
     more = {"--task.folder": f'{{clean = "{pictures}"}}', "--folder": str(folder)} | more
     flags = [x for pair in (SMALL | more).items() for x in pair]
     recipe = load_recipe(RECIPES / f"{name}.toml", flags)
