@@ -76,7 +76,7 @@ class Screen:
 def screened() -> Iterator[None]:
     """Inside, sys.stdout and sys.stderr are screens."""
     out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = Screen(out), Screen(err)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Screen(out), Screen(err)
     try:
         yield
     finally:

@@ -158,7 +158,7 @@ def said_while_opening(quiet: bool) -> Iterator[list[str]]:
             if not quiet or record.levelno >= logging.WARNING:
                 print(text, file=sys.stderr, flush=True)
 
-    handler.emit = emit  # type: ignore[method-assign]
+    handler.emit = emit
     log.setLevel(logging.INFO)
     log.addHandler(handler)
     try:

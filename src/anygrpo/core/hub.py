@@ -181,7 +181,7 @@ def _one_form(files: list[str]) -> list[str]:
     return files
 
 
-def _package(name: str):  # type: ignore[no-untyped-def]
+def _package(name: str):
     try:
         import huggingface_hub
     except ImportError:

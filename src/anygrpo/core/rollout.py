@@ -23,6 +23,10 @@ from anygrpo.spoken import Text
 _TENSORS = ("log_probs", "mask", "rewards", "valid", "ended", "version", "present", "prompt_id", "turn", "turn_rewards")
 
 
+_MADE: Any = None
+"""In place of a tensor that is made of the others where none is given."""
+
+
 @dataclass(frozen=True)
 class Rollout:
     """P x G samples of a policy. Never holds anything with a gradient.
@@ -62,10 +66,10 @@ class Rollout:
     discarded: Rollout | None = None
     limit: int | None = None
     weights: dict[str, float] = field(default_factory=dict)
-    present: Tensor = field(default=None)  # type: ignore[assignment]
-    prompt_id: Tensor = field(default=None)  # type: ignore[assignment]
-    turn: Tensor = field(default=None)  # type: ignore[assignment]
-    turn_rewards: Tensor = field(default=None)  # type: ignore[assignment]
+    present: Tensor = field(default=_MADE)
+    prompt_id: Tensor = field(default=_MADE)
+    turn: Tensor = field(default=_MADE)
+    turn_rewards: Tensor = field(default=_MADE)
 
     def __post_init__(self) -> None:
         if self.mask.dim() == 3 and self.version.shape == self.mask.shape[:2]:

@@ -147,7 +147,7 @@ def _alpha(file: Path, component: str) -> float | None:
     """Of a file's header, for a text encoder or for what is no text encoder; None where it says none: alpha is the
     rank."""
     try:
-        with safe_open(file, "pt") as opened:  # type: ignore[no-untyped-call]
+        with safe_open(file, "pt") as opened:
             said = json_value((opened.metadata() or {}).get(STRENGTH, "{}"))
         of = lambda key: key.partition(".")[0] if key.startswith(ENCODER) else ""  # noqa: E731
         found = [float(v) for k, v in said.items() if k.rpartition(".")[2] == "lora_alpha" and of(k) == component]

@@ -69,7 +69,7 @@ def estimate(
         network: the denoiser on the meta device, without adapters; they are put in.
         shape: the latent's, E.
     """
-    config: DenoisingConfig = recipe.policy  # type: ignore[assignment]
+    config: DenoisingConfig = recipe.policy
     width = 2 if config.dtype == "bfloat16" else 4
     weights = float(width * _numbers(network))
     Reference(network, config.lora, 0)
@@ -129,7 +129,7 @@ class _Attention(torch.autograd.Function):
     """What a fused kernel keeps: queries, keys, values, output. Never run backwards."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
         ctx.save_for_backward(q, k, v, out)
         return out
@@ -187,7 +187,7 @@ def _held(part: Path) -> int:
     """Numbers in a folder's files, by their headers."""
     total = 0
     for path in part.glob("*.safetensors"):
-        with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "pt") as file:
             total += sum(torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys())  # noqa: SIM118
     return total
 

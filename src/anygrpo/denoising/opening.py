@@ -42,7 +42,7 @@ def opened(path: str, like: Any = None, **settings: Any) -> DiffusionPolicy | No
             Text(f"{path} does not say how its model is used", f"{path} 没有说明它的模型怎样使用"),
             Text("--task RECIPE, or the run itself", "请给出 --task RECIPE，或运行文件夹本身"),
         )
-    given = like.model_dump(exclude_unset=True) | {"kind": like.kind, "model": path}  # type: ignore[attr-defined]
+    given = like.model_dump(exclude_unset=True) | {"kind": like.kind, "model": path}
     if isinstance(like, DiffusionPolicyConfig) and _names_no_base(folder):
         given["base"] = like.base or like.model
     if like.dtype == "float32":  # trained weights are there; adapters would be new ones
@@ -66,7 +66,7 @@ def _is_lora(file: Path) -> bool:
     if not file.is_file() or file.suffix != ".safetensors" or (file.parent / "adapter_config.json").is_file():
         return False
     try:
-        with safe_open(file, "pt") as found:  # type: ignore[no-untyped-call]
+        with safe_open(file, "pt") as found:
             return any("lora" in name for name in found.keys())  # noqa: SIM118
     except SafetensorError as error:
         raise DataError(

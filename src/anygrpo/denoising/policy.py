@@ -107,7 +107,7 @@ class DiffusionPolicy(Policy):
             return self.rollout(self.condition_rows(prompts, 1), draw, kept, (len(prompts), 1))
 
     @property
-    def version(self) -> int:  # type: ignore[override]
+    def version(self) -> int:
         """Optimizer steps taken; the loop sets it, and the average of the weights follows."""
         return self._version
 

@@ -162,7 +162,7 @@ def phrases(pairs: list[tuple[list[Sample], list[Sample]]], most: int = 12) -> d
     ranked = [p for p, n in up.most_common(most) if n >= 4] + [
         p for p, n in up.most_common()[: -most - 1 : -1] if n <= -4
     ]
-    return {f'the phrase "{p}"': (lambda s, p=p: float(p in s.text)) for p in ranked}  # type: ignore[misc]
+    return {f'the phrase "{p}"': (lambda s, p=p: float(p in s.text)) for p in ranked}
 
 
 def drifts(samples: list[Sample]) -> dict[str, tuple[float, float, float]]:

@@ -116,7 +116,7 @@ class Recorded:
 
 class _Replayed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, recorded: Recorded, *learning: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(ctx: Any, recorded: Recorded, *learning: Tensor) -> tuple[Tensor, ...]:
         recorded.forward.replay()
         recorded.turn += 1
         ctx.recorded, ctx.turn = recorded, recorded.turn
@@ -127,7 +127,7 @@ class _Replayed(torch.autograd.Function):
         return tuple(made.values())
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         recorded: Recorded = ctx.recorded
         if ctx.turn != recorded.turn:
             raise RuntimeError("this pass was replayed before the backward pass of its last replay")

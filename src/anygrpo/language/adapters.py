@@ -112,7 +112,7 @@ def _wrapped(
         with torch.random.fork_rng(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # between peft and transformers, or about merging, which is done elsewhere
             torch.manual_seed(seed)
-            adapted = peft.get_peft_model(model, lora).eval()  # type: ignore[arg-type]
+            adapted = peft.get_peft_model(model, lora).eval()
     except ValueError as error:
         linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, nn.Linear)})
         raise ConfigError(

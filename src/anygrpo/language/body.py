@@ -210,7 +210,7 @@ class Weights:
         """A further model to generate with; `copies` bring it up to date."""
         made = mirror(self.sampler)
         put_in(made, self.kernels)
-        if self.sampler.config._attn_implementation == attention.NAME:  # type: ignore[union-attr]
+        if getattr(self.sampler.config, "_attn_implementation", None) == attention.NAME:
             attention.install(made)
         return made
 

@@ -92,7 +92,8 @@ def _assemble(
     prompts = Prompts(tokenizer, config, loading.context_length(model), ends, pictures)
     device = next(model.parameters()).device
     precise = config.head == "float32" or (config.head == "auto" and device.type == "cuda")
-    size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    whole: Any = model.config
+    size = whole.get_text_config().vocab_size
     trial = Trial.of(tokenizer, size, device, prompts.encode([example()], 0)[0] if pictures else ())
     if pictures is not None:
         look = lambda: own_logits(model, trial.rows[0])  # noqa: E731

@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def policy(self) -> CausalLMConfig:
-        return self.recipe.policy  # type: ignore[return-value]
+        return self.recipe.policy
 
     @property
     def algorithm(self) -> AlgorithmConfig:
@@ -272,7 +272,7 @@ def estimate(
 
 def report(recipe: Recipe, ranks: int) -> dict[str, Any]:
     """The estimate for a recipe, as `--dry-run` prints it: for bfloat16 on a GPU unless the recipe says otherwise."""
-    policy: CausalLMConfig = recipe.policy  # type: ignore[assignment]
+    policy: CausalLMConfig = recipe.policy
     try:
         shape = read_shape(policy)
     except (OSError, ValueError, DataError) as error:

@@ -199,7 +199,7 @@ def _form(model: nn.Module, trial: Trial, logits: Tensor, precise: bool) -> Head
 
     def found() -> HeadForm | None:
         with torch.no_grad():
-            out = body_of(model)(input_ids=trial.rows[0][None], use_cache=False)  # type: ignore[operator, union-attr]
+            out = body_of(model)(input_ids=trial.rows[0][None], use_cache=False)
             hidden = out.last_hidden_state[0]
             for form in found_forms(model, hidden, logits):
                 made = head_of(model, precise, form).logits(hidden)
@@ -277,7 +277,8 @@ def _sampled_wrong(
     engine = engine_of(model, paths)
     engine.refresh(weights.merged())
     trained = weights.training_model()
-    size = trained.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    config: Any = trained.config
+    size = config.get_text_config().vocab_size
     # Every second token ends an answer, so that rows leave at different times.
     support = Support(eos_ids=tuple(range(0, size, 2)), never=trial.never)
     made = engine.generate(trial.prompts, 2, Generating(support, 5), 0)

@@ -58,7 +58,8 @@ class Routers:
 
     def __init__(self, model: nn.Module, weight: float) -> None:
         self.weight = weight
-        config = model.config.get_text_config()  # type: ignore[operator, union-attr]
+        whole: Any = model.config
+        config = whole.get_text_config()
         kinds = {id(kind): (kind, index) for m in model.modules() for kind, index in _recorded(type(m))}
         found = [(m, index) for m in model.modules() for kind, index in kinds.values() if isinstance(m, kind)]
         self.chosen = next((int(k) for name in _CHOSEN if (k := getattr(config, name, None))), 0)

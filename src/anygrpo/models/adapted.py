@@ -31,7 +31,7 @@ def with_adapter(base: nn.Module, folder: Path, name: str) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found missing adapter keys")  # ours to judge
             warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
-            adapted: Any = peft.PeftModel.from_pretrained(base, str(folder)).eval()  # type: ignore[arg-type]
+            adapted: Any = peft.PeftModel.from_pretrained(base, str(folder)).eval()
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
         raise _unfit(folder, name, error) from None
     kind = next(iter(adapted.peft_config.values())).peft_type

@@ -288,7 +288,8 @@ def end_ids(model: nn.Module, tokenizer: Any, extra: tuple[str | int, ...] = ())
 
 def context_length(model: nn.Module) -> int | None:
     """Positions the model was made for, prompt and completion together; None where it does not say."""
-    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    whole: Any = model.config
+    config = whole.get_text_config()
     return getattr(config, "max_position_embeddings", None)
 
 

@@ -231,7 +231,7 @@ def _with_lora(base: nn.Module, state: dict[str, Tensor], o: Origin) -> nn.Modul
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
-        adapted: Any = peft.get_peft_model(base, config).eval()  # type: ignore[arg-type]
+        adapted: Any = peft.get_peft_model(base, config).eval()
     own = {n: p for n, p in adapted.named_parameters() if LORA in n}
     _fits(own, state, o)
     with torch.no_grad():

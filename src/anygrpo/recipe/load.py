@@ -113,7 +113,7 @@ def parse_recipe(table: dict[str, Any]) -> Recipe:
     _check_count(table)
     _check_values(table, "")
     policy, task = (section_of(name, table.get(name)) for name in ("policy", "task"))
-    made: type[Recipe[Any, Any]] = Recipe[policy, task]  # type: ignore[valid-type]
+    made: type[Recipe[Any, Any]] = Recipe[policy, task]
     try:
         recipe = made.model_validate(_stages_by_name(table))
         check_forms(recipe.policy.kind, recipe.task.kind)

@@ -34,7 +34,7 @@ PREFERRED = ("hard01_plus_gtprob", "hard_plus_soft", "hard_only", "soft_only", "
 def richest(stored: StoredFile) -> str | None:
     """The richest reward that some candidates allow; None where none has a score."""
     for mode in PREFERRED:
-        config = RewardConfig(mode=mode)  # type: ignore[arg-type]
+        config = RewardConfig(mode=mode)
         every = [c for q in usable(list(stored.queries), config)[0] for c in q.candidates]
         if every and all(n in c.parts for c in every for n in NEEDS[mode]):
             return mode

@@ -46,7 +46,7 @@ class StoredCandidates(SelectionTask):
         self.by_id = {q.id: q for q in kept if q.candidates}
         self._check_parts()
         self.shots = max(len(c.selection) for q in self.by_id.values() for c in q.candidates)
-        self.live = None if config.live is None else _build_live(config, self.shots)
+        self.live: Any = None if config.live is None else _build_live(config, self.shots)
         self._own_queries = config.live is None or config.live.kind in ("judged", "python")
         self._features = None if self.live and not _own_features(config) else StoredFeatures(config, self.by_id)
         self.train, self.validation = self._split()
@@ -138,14 +138,14 @@ class StoredCandidates(SelectionTask):
         """Embeddings from tables; what a scorer is shown from the live task, where that is one's own."""
         prompt = self._features.prompt(query)  # type: ignore[union-attr]
         if self.config.live is not None and self.config.live.kind == "judged":
-            shown = self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
+            shown = self.live.prompt(query.id, list(query.pool))
             prompt |= {"row": shown["row"], "rows": shown["rows"]}
         return prompt
 
     def _from_live(self, query: StoredQuery) -> Prompt:
         if self.config.live is not None and self.config.live.kind == "judged":
-            return self.live.prompt(query.id, list(query.pool))  # type: ignore[union-attr]
-        prompt = self.live.prompt(query.id)  # type: ignore[union-attr]
+            return self.live.prompt(query.id, list(query.pool))
+        prompt = self.live.prompt(query.id)
         if [str(i) for i in prompt["ids"]] != [str(i) for i in query.pool]:
             raise DataError(
                 Text(
@@ -254,9 +254,9 @@ def _own_features(config: StoredCandidatesConfig) -> bool:
 
 
 def _build_live(config: StoredCandidatesConfig, shots: int) -> Any:
-    live = config.live
+    live: Any = config.live
     needs = NEEDS[config.reward.mode]
-    if config.live.kind == "python":  # type: ignore[union-attr]
-        return build_task(config.live, 0)
+    if live.kind == "python":
+        return build_task(live, 0)
     reward = RewardConfig(per_shot=config.reward.per_shot) if "beam_score" in needs else config.reward
-    return build_task(live.model_copy(update={"shots": shots, "reward": reward}), 0)  # type: ignore[union-attr]
+    return build_task(live.model_copy(update={"shots": shots, "reward": reward}), 0)

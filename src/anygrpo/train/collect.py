@@ -127,9 +127,10 @@ def refilled(run: Run, planned: PlannedStage, step: int, draw: Callable[[int], R
         if most_over_ranks(wanted - kept.shape[0]) <= 0:  # every rank makes as many draws
             break
     assert kept is not None
+    assert discarded is not None
     if not kept.shape[0]:  # then the last draw is the step; those before it were drawn all the same
-        earlier = discarded.shape[0] - fresh.shape[0]  # type: ignore[union-attr]
-        kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < earlier)  # type: ignore[union-attr]
+        earlier = discarded.shape[0] - fresh.shape[0]
+        kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < earlier)
     return replace(kept, discarded=discarded)
 
 

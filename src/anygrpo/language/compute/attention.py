@@ -81,7 +81,8 @@ def install(model: nn.Module) -> None:
 
     AttentionInterface.register(NAME, _interface)
     AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
-    model.config._attn_implementation = NAME  # type: ignore[union-attr]
+    config: Any = model.config
+    config._attn_implementation = NAME
 
 
 class Packed:

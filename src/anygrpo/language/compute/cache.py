@@ -235,7 +235,7 @@ class Uneven(Step):
         self.cache, self.place, self.width = cache, places, width
 
     @functools.cached_property
-    def later(self) -> Tensor:  # type: ignore[override]
+    def later(self) -> Tensor:
         """[R, 1, 1, W] bool: places that are still to come."""
         return (torch.arange(self.width, device=self.place.device) > self.place[:, None])[:, None, None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,20 +65,21 @@ def ability(model: nn.Module, wanted: str, tokens: Tensor | None = None) -> Abil
 
 
 def _try(model: nn.Module, tokens: Tensor | None) -> Ability:
-    before = model.config._attn_implementation  # type: ignore[union-attr]
+    config: Any = model.config
+    before = config._attn_implementation
     try:
         attention.install(model)
         with attention.watching() as seen, torch.no_grad():
             error = _difference(model, tokens)
     except Exception as problem:
-        model.config._attn_implementation = before  # type: ignore[union-attr]
+        config._attn_implementation = before
         return Ability(
             False, reason=f"prompts are not shared, since a trial failed: {type(problem).__name__}: {problem}"
         )
     asked = sorted(name for name in UNKNOWN if seen.get(name) is not None)
     tolerance = TOLERANCE[next(model.parameters()).dtype]
     if asked or error > tolerance:
-        model.config._attn_implementation = before  # type: ignore[union-attr]
+        config._attn_implementation = before
         why = f"its attention uses {asked[0]}" if asked else f"a trial differs by {error:.1e} (allowed {tolerance:.0e})"
         return Ability(False, reason=f"prompts are not shared, since {why}")
     window = seen.get("sliding_window")
@@ -88,7 +90,8 @@ def _try(model: nn.Module, tokens: Tensor | None) -> Ability:
 def _difference(model: nn.Module, tokens: Tensor | None) -> float:
     """Largest difference of hidden states between packed, decoded and plain passes over a made-up group."""
     device = next(model.parameters()).device
-    size = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    config: Any = model.config
+    size = config.get_text_config().vocab_size
     ids = torch.randint(0, size, (9,), generator=torch.Generator().manual_seed(0)).to(device)
     ids = ids if tokens is None else tokens[:9]
     prompt, rows = ids[:4], [ids[4:7], ids[7:9]]
@@ -106,7 +109,7 @@ def _difference(model: nn.Module, tokens: Tensor | None) -> float:
 
 def _plain(model: nn.Module, ids: Tensor) -> Tensor:
     positions = torch.arange(len(ids), device=ids.device)[None]
-    out = body_of(model)(input_ids=ids[None], position_ids=positions, use_cache=False)  # type: ignore[union-attr, operator]
+    out = body_of(model)(input_ids=ids[None], position_ids=positions, use_cache=False)
     return out.last_hidden_state[0]
 
 

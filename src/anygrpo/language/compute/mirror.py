@@ -17,7 +17,7 @@ from anygrpo.language.compute.pictures import carry
 def mirror(model: nn.Module) -> nn.Module:
     """A twin of `model`, in eval mode, without adapters, whose weights *are* `model`'s until bound or refreshed."""
     with torch.device("meta"):
-        twin = type(model)(copy.deepcopy(model.config)).eval()  # type: ignore[operator]
+        twin = type(model)(copy.deepcopy(model.config)).eval()
     for name, buffer in model.named_buffers():
         if ".lora_" not in name:
             owner, leaf = _locate(twin, without_wrappers(name))

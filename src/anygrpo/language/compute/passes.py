@@ -39,7 +39,7 @@ def forward(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any) -> Te
     The mask is a placeholder of the shape that the library passes on untouched: no N x N mask is made.
     """
     placeholder = torch.zeros(1, 1, 1, 1, device=ids.device)
-    out = body_of(model)(  # type: ignore[union-attr, operator]
+    out = body_of(model)(
         input_ids=ids[None], attention_mask=placeholder, position_ids=positions[None], use_cache=False, layout=layout
     )
     return widened(out.last_hidden_state)[0]

@@ -158,7 +158,7 @@ def attempt(function: Callable[[], str | None]) -> str | None:
 
 def named(model: nn.Module) -> str:
     """A model by class and type."""
-    return f"{type(model).__name__} ({getattr(model.config, 'model_type', '?')})"  # type: ignore[union-attr]
+    return f"{type(model).__name__} ({getattr(model.config, 'model_type', '?')})"
 
 
 def beyond_text(model: nn.Module, text: nn.Module, run: Callable[[], Any]) -> str:

@@ -37,7 +37,7 @@ def generate_plain(
     paths = paths or Paths(Ability(False), HeadForm())
     device = next(model.parameters()).device
     body = model if paths.form is None else body_of(model)
-    keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"  # type: ignore[union-attr, arg-type]
+    keyword = "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
     every = [ids for ids in prompts for _ in range(group_size)]
     rows = Rows(len(every), sampling, turn, text)
     noise = uniforms(len(every), sampling, seed, device)

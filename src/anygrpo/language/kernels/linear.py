@@ -21,7 +21,7 @@ def fuse_linears(model: nn.Module) -> int:
     """Give every plain linear layer a forward that knows few rows. Returns how many."""
     layers = [m for m in model.modules() if type(m) is nn.Linear]
     for layer in layers:
-        layer.forward = types.MethodType(_forward, layer)  # type: ignore[method-assign]
+        layer.forward = types.MethodType(_forward, layer)
     return len(layers)
 
 
