@@ -113,6 +113,7 @@ def refilled(run: Run, planned: PlannedStage, step: int, draw: Callable[[int], R
     wanted = len(share(range(planned.stage.algorithm.prompts_per_step)))
     kept: Rollout | None = None
     discarded: Rollout | None = None
+    fresh: Rollout | None = None
     numbers = numbers_at(planned.stage, step - planned.begin, planned.steps)
     run.first_draws = {s: n for s, n in run.first_draws.items() if s >= step - 1} | {step: run.draws}
     for attempt in range(1 + planned.refills):
@@ -128,6 +129,7 @@ def refilled(run: Run, planned: PlannedStage, step: int, draw: Callable[[int], R
             break
     assert kept is not None
     assert discarded is not None
+    assert fresh is not None
     if not kept.shape[0]:  # then the last draw is the step; those before it were drawn all the same
         earlier = discarded.shape[0] - fresh.shape[0]
         kept, discarded = fresh, discarded.groups(torch.arange(discarded.shape[0]) < earlier)
