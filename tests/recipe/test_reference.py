@@ -142,3 +142,9 @@ def test_chinese_sentences_are_of_keys_that_exist_and_say_their_names():
 def test_a_key_without_a_chinese_sentence_keeps_its_english_one():
     (one,) = [one for one in EVERY if (one.table, one.name) == ("policy.motion", "layers")]
     assert meaning(one).zh == meaning(one).en == one.sentence
+
+
+@pytest.mark.parametrize(("word", "meant"), [("polcy", "policy"), ("taks", "task"), ("algoritm", "algorithm")])
+def test_a_mistyped_table_is_answered_with_its_name(word, meant):
+    with pytest.raises(ConfigError, match=f"did you mean '{meant}'"):
+        named(word)

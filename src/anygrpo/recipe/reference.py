@@ -165,7 +165,7 @@ def named(word: str) -> list[Setting]:
     ]
     if not found:
         ends_of = {name.rpartition(".")[2] for name in tables()}
-        known = {one.name for one in every()} | set(tables()) | ends_of
+        known = {"policy", "task"} | {one.name for one in every()} | set(tables()) | ends_of
         raise ConfigError(Text(f"there is no table or setting {word!r}", f"没有表或设置 {word!r}"), meant(word, known))
     return found
 
