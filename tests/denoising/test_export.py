@@ -175,6 +175,17 @@ def test_mdm_comes_back_as_it_came(tmp_path):
     assert set(torch.load(files[0], weights_only=True)) == set(mdm.MDM(width=32, layers=2).state_dict())
 
 
+def test_a_denoiser_of_ours_trained_in_bfloat16_leaves_and_half_of_it_does_not(tmp_path):
+    small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5, "dtype": "bfloat16"}
+    policy = motion.build(MotionPolicyConfig(**small, lora={"rank": 2, "alpha": 4}), 0)
+    was = merged_state(policy.trainable())
+    files = export(moved(policy, 0.01), tmp_path / "out")
+    assert json.loads(files[-1].read_text())["compared"]["weights"] == 0
+    spoil(files[0], "half", was)
+    with pytest.raises(TrainingError, match="its weights by"):
+        certifying.loaded_anew(policy, files)
+
+
 def test_a_denoiser_of_ours_is_a_state_dict(tmp_path):
     small = {"features": 47, "frames": 16, "width": 32, "layers": 1, "heads": 2, "steps": 5}
     policy = moved(motion.build(MotionPolicyConfig(**small, lora={"rank": 2, "alpha": 4}), 0))

@@ -73,8 +73,8 @@ def certified(policy: DiffusionPolicy, folder: Path, form: str, files: list[Path
 
 
 def loaded_anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] | str:
-    """The same for a state dict: loaded into the network that the recipe's section makes. In bfloat16 a twentieth of
-    the largest output is allowed: there is no float32 pass here to measure the type's own error by.
+    """The same for a state dict: loaded into the network that the recipe's section makes, in float32. After training in
+    bfloat16 a twentieth of the largest output is allowed, and no weight may differ from the trained ones.
 
     Raises:
         TrainingError: it does not load there, or gives other numbers.
@@ -85,7 +85,8 @@ def loaded_anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] 
     with Scratch("export") as place:
         found = anew.compare(policy, files[0], place)
     allowed = 0.05 if config.dtype == "bfloat16" else TOLERANCE
-    if not isinstance(found, str) and found["to_training"] <= allowed * found["size"]:
+    same = config.dtype != "bfloat16" or (not isinstance(found, str) and found["weights"] == 0)
+    if not isinstance(found, str) and found["to_training"] <= allowed * found["size"] and same:
         return found
     if isinstance(found, str):
         raise TrainingError(
@@ -95,8 +96,9 @@ def loaded_anew(policy: DiffusionPolicy, files: list[Path]) -> dict[str, float] 
     raise TrainingError(
         Text(
             f"the export, loaded into the network made anew, differs by {found['to_training']:.3g} "
-            f"of {found['size']:.3g}",
-            f"把导出装入重新构造的网络，输出相差 {found['to_training']:.3g}（数值大小 {found['size']:.3g}）",
+            f"of {found['size']:.3g}, its weights by {found['weights']:.3g}",
+            f"把导出装入重新构造的网络，输出相差 {found['to_training']:.3g}（数值大小 {found['size']:.3g}），权重相差 "
+            f"{found['weights']:.3g}",
         ),
         Text(
             "something beside the weights that are saved decides its output; it was taken away",
