@@ -72,8 +72,7 @@ def test_the_factor_by_hand():
     scale = LossScale(True)
     assert scale.value == 65536.0
     assert [scale.too_large(True, False) for _ in range(5)] == [True, True, True, True, False]
-    assert scale.value == 1.0  # 65536 / 16^4
-    scale.value = 65536.0  # it gave up once: the next time it tries as often
+    assert scale.value == 65536.0  # 4096, 256, 16 and 1 did not help: it was no matter of the factor
     assert [scale.too_large(True, False) for _ in range(5)] == [True, True, True, True, False]
     scale = LossScale(True)
     assert [scale.too_large(True, True) for _ in range(500)] == [False] * 500
@@ -90,9 +89,9 @@ def test_it_never_leaves_its_bounds():
     for _ in range(10_000):
         scale.too_large(True, True)
     assert scale.value == 2.0**24
-    for _ in range(30):
-        scale.too_large(True, False)
-    assert scale.value == 1.0
+    seen = [scale.value for _ in range(30) if scale.too_large(True, False) or True]
+    assert min(seen) == 256.0
+    assert scale.value in seen
 
 
 def test_gradients_that_float16_loses_arrive():

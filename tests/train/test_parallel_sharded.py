@@ -215,19 +215,21 @@ def test_an_empty_rank_fills_up_and_does_not_hang(tmp_path):
     assert on_ranks(2, with_empty_rank, tmp_path / "run", seconds=60) == [8, 8]
 
 
-def low_precision(folder):
-    made = run(folder, "--training.fsdp-dtype", "bfloat16", train="all")
+def low_precision(folder, dtype):
+    made = run(folder, "--training.fsdp-dtype", dtype, train="all")
     seen = set()
     block = sharded_blocks(made.policy.trainable())[0]
     block.mlp.register_forward_pre_hook(lambda _, inputs: seen.add(str(inputs[0].dtype)))
     train(made)
-    assert seen == {"torch.bfloat16"}
+    assert seen == {f"torch.{dtype}"}
+    assert made.updater.scale.wanted == (dtype == "float16")
     made.close()
     return {str(p.dtype) for p in made.policy.parameters()}, made.version
 
 
-def test_blocks_may_compute_in_bfloat16(tmp_path):
-    for dtypes, version in on_ranks(2, low_precision, tmp_path / "run", seconds=60):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_blocks_may_compute_in_half_precision(tmp_path, dtype):
+    for dtypes, version in on_ranks(2, low_precision, tmp_path / "run", dtype, seconds=60):
         assert dtypes == {"torch.float32"}
         assert version == 4
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")[0]

@@ -191,8 +191,8 @@ METRICS: tuple[Metric, ...] = (
         "a 16th after an overflow, twice after 500 sound updates",
         Text("256 to 16,777,216", "256 到 16,777,216"),
         Text(
-            "1: no factor helps; the model overflows float16 itself: dtype = float32 or bfloat16.",
-            "为 1：放大无济于事，模型自身超出 float16 的范围；改用 dtype = float32 或 bfloat16。",
+            "1 for long: gradients overflow float16 at any factor: dtype = float32 or bfloat16.",
+            "长期为 1：任何倍数下梯度都超出 float16 的范围；改用 dtype = float32 或 bfloat16。",
         ),
         low=2.0,
     ),

@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anygrpo.train.parallel import local
+
 _START, _MOST = 2.0**16, 2.0**24
 _BACK = 16.0
 _TRIES = 4
-"""Passes of one update at ever smaller scales; what is not finite after the last is refused as anywhere."""
+"""Passes of one update at ever smaller factors. What is not finite after the last was no matter of the factor, which
+returns to what it was, and is refused as anywhere."""
 _CALM = 500
 """Sound updates in a row after which the scale doubles."""
 
@@ -30,13 +33,14 @@ class LossScale:
     def __init__(self, wanted: bool) -> None:
         self.wanted, self.value = wanted, _START if wanted else 1.0
         self._sound = self._tries = 0
+        self._before = self.value
 
     def put_on(self, loss: Tensor) -> Tensor:
         return loss * self.value if self.wanted else loss
 
     def taken_off(self, gradients: list[Tensor | None]) -> None:
         """Divide gradients of the scaled loss by the factor, in place."""
-        given = [g for g in gradients if g is not None]
+        given = [local(g) for g in gradients if g is not None]
         if self.wanted and given:
             torch._foreach_mul_(given, 1 / self.value)
 
@@ -53,8 +57,10 @@ class LossScale:
                 self._sound, self.value = 0, min(2 * self.value, _MOST)
             return False
         self._sound = 0
+        if self._tries == 0:
+            self._before = self.value
         if self._tries == _TRIES or self.value == 1:
-            self._tries = 0
+            self._tries, self.value = 0, self._before
             return False
         self._tries, self.value = self._tries + 1, max(1.0, self.value / _BACK)
         return True
