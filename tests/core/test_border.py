@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
+from toys import Bandit, BestArm
 
 import anygrpo
 from anygrpo.cli.main import main
@@ -288,6 +290,40 @@ def test_a_decision_scored_otherwise_alone_than_among_all_is_named():
         border.check_policy(Own(), [0, 1], greedy=False)
     for sound in (Speller(), Whole(), Noisy()):
         border.check_policy(sound, [0, 1], greedy=True)
+
+
+def checkpointed(reentrant: bool, inside: str = "net") -> Bandit:
+    """A policy whose weights all lie inside a checkpoint."""
+
+    class Own(Bandit):
+        spare = torch.nn.Linear(5, 5)
+
+        def _log_probs(self, x):
+            x = x.clone().requires_grad_(torch.is_grad_enabled())  # what a model with frozen embeddings does
+            return checkpoint(getattr(self, inside), x, use_reentrant=reentrant).log_softmax(-1)
+
+    return Own(0)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_weights_inside_a_checkpoint_are_reached_and_keep_their_gradients(reentrant):
+    prompts = BestArm().prompts(0, 2)
+    policy = checkpointed(reentrant)
+    policy.net.weight.grad = held = torch.full((5, 5), 3.0)
+    border.check_policy(policy, prompts, greedy=False)
+    assert policy.net.weight.grad is held
+    assert torch.equal(held, torch.full((5, 5), 3.0))
+    assert policy.net.bias.grad is None
+    with pytest.raises(ConfigError, match=r"Own\.evaluate returned log_probs whose gradient reaches no weight"):
+        border.check_policy(checkpointed(reentrant, "spare"), prompts, greedy=False)
+
+
+def test_an_optimizer_that_steps_in_the_backward_pass_is_not_set_off():
+    policy = checkpointed(reentrant=True)
+    stepped: list[torch.Tensor] = []
+    policy.net.weight.register_post_accumulate_grad_hook(stepped.append)
+    border.check_policy(policy, BestArm().prompts(0, 2), greedy=False)
+    assert not stepped
 
 
 def test_a_fault_that_shows_later_names_the_users_line(tmp_path, capsys):

@@ -219,7 +219,7 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
         return
     with torch.enable_grad():
         made = called(policy, "evaluate", rows, times, frozenset())
-    if count and times.stop and not _reaches(made.log_probs, learning):
+    if count and times.stop and not _reaches(policy, made.log_probs, learning):
         wrong(
             policy,
             "evaluate",
@@ -236,12 +236,34 @@ def check_gradient(policy: Policy, rows: Tree, times: slice, count: int) -> None
         )
 
 
-def _reaches(log_probs: Tensor, weights: list[nn.Parameter]) -> bool:
+def _reaches(policy: Policy, log_probs: Tensor, weights: list[nn.Parameter]) -> bool:
+    """Whether a gradient of `log_probs` comes to any of `weights`; no gradient is left behind."""
     if not log_probs.requires_grad:
         return False
     with torch.enable_grad():
-        found = torch.autograd.grad(log_probs.sum(), weights, allow_unused=True)
-    return any(x is not None for x in found)
+        try:
+            found = torch.autograd.grad(log_probs.sum(), weights, retain_graph=True, allow_unused=True)
+        except RuntimeError:  # a reentrant checkpoint knows nothing but `backward`
+            found = ()
+    return any(x is not None for x in found) or _reaches_backward(policy, log_probs, weights)
+
+
+def _reaches_backward(policy: Policy, log_probs: Tensor, weights: list[nn.Parameter]) -> bool:
+    """The same by `backward`, which alone sees the weights inside a reentrant checkpoint."""
+    modules = [policy.trainable(), *(x for x in vars(policy).values() if isinstance(x, nn.Module))]
+    every = list({id(p): p for m in modules for p in m.parameters() if p.requires_grad}.values())
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in every):
+        return True  # an optimizer of the user's own may step there: no trial
+    before = [p.grad for p in every]
+    try:
+        for p in every:
+            p.grad = None
+        with torch.enable_grad():
+            log_probs.sum().backward()
+        return any(p.grad is not None for p in weights)
+    finally:
+        for p, gradient in zip(every, before):
+            p.grad = gradient
 
 
 def _leaves(tree: Tree, at: str = "") -> list[tuple[str, Tensor]]:
