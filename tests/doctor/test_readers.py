@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from anygrpo.doctor import diagnose, diagnose_log, read
 from anygrpo.doctor.columns import Columns, build
+from anygrpo.doctor.readers.detect import read_all
 from anygrpo.doctor.synthetic import healthy, line, rows
 from anygrpo.errors import DataError
 
@@ -472,3 +473,9 @@ def test_what_cannot_be_read_is_refused_with_a_cure(tmp_path: Path) -> None:
         read(tmp_path / "nothing")
     with pytest.raises(DataError):
         read(tmp_path / "empty") if (tmp_path / "empty").mkdir() is None else None
+
+
+@pytest.mark.parametrize("reader", [read, read_all])
+def test_a_name_too_long_for_the_system_is_an_answer(reader: Callable[[str], object]) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        reader("a" * 300)

@@ -11,7 +11,7 @@ from anygrpo.cli.main import main
 from anygrpo.doctor.autopsy import examine
 from anygrpo.doctor.claims import Claim
 from anygrpo.doctor.notes import read_note
-from anygrpo.doctor.rate_claims import rate_claims
+from anygrpo.doctor.rate_claims import RATE, rate_claims
 from anygrpo.errors import ConfigError
 
 
@@ -176,6 +176,14 @@ RATES = (
     ("方法 A 准确率从 60% 到 80%（1000 题），方法 A 没有提升。", "fails"),
     ("准确率从 60% 到 80%（1000 题），模型没有提升。", "fails"),
     ("accuracy improved: A accuracy 80%, a baseline accuracy 60% (1000 questions)", "holds"),
+    ("On 1000 questions accuracy went from 0.60 to 0.80. This hurts the training speed.", None),
+    ("On 1000 questions accuracy went from 0.60 to 0.80, so it was worse before.", None),
+    ("1000 题上准确率从 0.60 到 0.80，但有害内容没有变多。", None),
+    ("1000 题上准确率从 0.60 到 0.80，损害了训练速度。", None),
+    ("On 1000 questions accuracy went from 0.60 to 0.80. This hurts the accuracy.", "fails"),
+    ("On 1000 questions accuracy went from 0.80 to 0.60: it hurts.", "holds"),
+    ("1000 题上准确率从 0.60 到 0.80，损害了性能。", "fails"),
+    ("On 1000 questions pass@16 of the model rose from 0.60 to 0.80.", "holds"),
 )
 """Every difference here is 20 points of 1000 questions (standard error 2 points): only whose rate is whose decides."""
 
@@ -183,6 +191,13 @@ RATES = (
 @pytest.mark.parametrize(("text", "answer"), RATES)
 def test_whose_rate_is_called_the_better(text: str, answer: str | None) -> None:
     assert [c.answer for c in rate_claims(text)] == ([answer] if answer else [])
+
+
+def test_the_sixteen_of_pass_at_16_is_no_rate() -> None:
+    assert RATE.search("pass@16 over the last thirty evaluations: A scores 0.50 and B 0.60") is None
+    found = RATE.search("pass@16: 0.50 to 0.60")
+    assert found is not None
+    assert found.groups() == ("0.50", "0.60")
 
 
 RATIO, STD = "max_ratio 22026.466，", "共 640 个查询，优势标准差 0.0063，最大优势 0.0072。"
@@ -265,6 +280,24 @@ BOUNDS = (  # 4.03 live groups of 640, 636 dead ones
     ("fewer than 5 of all 640 groups are live", "holds"),
     ("636 of the 640 groups have no signal", "holds"),
 )
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("fewer than 20 groups have a signal", "fails"),
+        ("more than 20 groups have a signal", "fails"),
+        ("fewer than 21 groups have a signal", "holds"),
+        ("more than 19 groups have a signal", "holds"),
+        ("at least 21 groups have a signal", "fails"),
+        ("不到 20 组有信号", "fails"),
+        ("超过 20 组有信号", "fails"),
+        ("21 groups have a signal", "holds"),  # about as many
+    ],
+)
+def test_a_bound_has_no_about(said: str, answer: str) -> None:
+    """400 queries x .05 = 20 live groups."""
+    assert [c.answer for c in claims(f"400 queries, adv_std 0.05, adv_max 0.06. {said}.")] == [answer]
 
 
 @pytest.mark.parametrize(("said", "answer"), BOUNDS)

@@ -20,9 +20,9 @@ WITNESS = re.compile(
     r"^(?:gold|oracle|ground_truth|true|human)_(?:\w+_)?(?:acc(?:uracy)?|score|reward|success|pass|win)(?:_rate|_mean|_avg)?$"
 )
 """What is told beside the reward that is trained on, under no heading of evaluations: "gold_accuracy"."""
-QUALITY = re.compile(
-    r"^(?:fid|kid|lpips|psnr|ssim|mm_?dist(?:ance)?|matching_(?:score|dist(?:ance)?)|r_?precision(?:_?(?:top)?_?[123])?)$"
-)
+DISTANCE = r"fid|kid|lpips|mm_?dist(?:ance)?"  # however prefixed; MATCHING is a distance only as a whole name
+MATCHING, LIKENESS = r"matching_(?:score|dist(?:ance)?)", r"psnr|ssim|r_?precision(?:[_/]?(?:top)?[_@]?[123])?"
+QUALITY = re.compile(f"^(?:{DISTANCE}|{MATCHING}|{LIKENESS})$")
 """Measures of motions and pictures that are measured on held-out data wherever they are."""
 COMPONENT = re.compile(r"^(?:reward/component|reward_component|rewards?)/(.+?)(?:/(mean|std|avg))?$")
 BARE_COMPONENT = re.compile(
@@ -127,7 +127,7 @@ def concept(key: str) -> tuple[str, int] | None:
     name = ACTOR.sub("ppo_actor/", AGENT.sub(r"\g<1>all/", normalise(key)))
     if name in EXACT:
         return EXACT[name]
-    if name.startswith(("groups/live_after/", "restoration/gate_effect/")) or name == "offline/coverage":
+    if name.startswith(("groups/live_after/", "restoration/gate_effect/")):
         return name, 0
     if match := HELD_OUT.match(key.strip().lower().replace(" ", "_")):
         return held_out(match[1])
@@ -153,7 +153,7 @@ def concept(key: str) -> tuple[str, int] | None:
         return found, 90 + len(tokens)
     if CHINESE.search(key) and (found := WORDS_METRIC.get(CHINESE_TAIL.sub("", plain_name(key)))):
         return found, 95
-    for tail in ("_step", "_epoch"):  # Lightning logs a number a step and its mean over the epoch
+    for tail in () if name in COUNTERS else ("_step", "_epoch"):  # Lightning's: of a step, its mean over an epoch
         base = name.removesuffix(tail)
         if base != name and not base.endswith("_per") and (found := EXACT.get(base) or CORES.get(base)):
             return (found if isinstance(found, str) else found[0]), 96 + len(tail)

@@ -5,6 +5,7 @@ An inference is never silent: it is printed, it can be saved as a map, and where
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ NEVER_TOTALS = {
     "mask", "weight", "cost", "calls", "latency", "failure", "failed", "error", "errors",
 }  # fmt: skip
 """Words of sums that are no rewards: a clip share is that of both sides together."""
+TOLD = re.compile(r"eval/(?:(?:\w+_)?reward|(?:gold|oracle|ground_truth|true|human)_score)(?:_mean|_avg)?$")
+"""What may be the reward where the log has no other: "gold_reward"."""
 PROOF = ("advantage/", "ratio/", "log_ratio/", "kl/", "clip/", "groups/", "loss/policy")
 """Metrics that only a policy's training logs."""
 ENOUGH = 8
@@ -140,7 +143,9 @@ def find_reward(
     if len(parts) == 1 and max(table[parts[0]]) > min(table[parts[0]]):
         found.append(Inference("reward/mean", parts[0], "the only reward of this log, though named like a part"))
         return parts[0]
-    if (only := known.get("eval/reward")) in table:
+    told = [k for n, k in known.items() if TOLD.match(n)]
+    told = [known["eval/reward"]] if "eval/reward" in known else told
+    if len(told) == 1 and (only := told[0]) in table:
         found.append(Inference("reward/mean", only, "the only reward of this log, measured in nearly every row"))
         return only
     like = [k for k in unknown if set(canonical.words_of(k)) & (SUCCESS_WORDS | REWARD_WORDS)]

@@ -28,5 +28,5 @@ MINOR: dict[str, tuple[str, ...]] = {
 }
 MACHINE = ("perf/", "batch/", "sample/")
 """Headings of what the machine and the packing of rows do."""
-COUNTERS = ("eps", "num_tokens", "training_tok/s")
+COUNTERS = ("eps", "num_tokens", "training_tok/s", "grad_step", "gradient_step", "grad_steps", "gradient_steps")
 """Speeds and counters whose names do not say so: `eps` are episodes a second."""

@@ -275,8 +275,9 @@ def rename_batch_std(series: dict[str, Series]) -> None:
 
     It is the batch's wherever it is above 0 in a row whose groups all have no spread. A batch without any spread
     has none in its groups. TRL's own `reward_std` is the batch's from 0.27 on (logs with `step_time`, 0.26 had it too),
-    unless it differs from the spread of its only part, which is always the batch's. A row or two pasted without the
-    share of such groups, where it is the spread of its only part, is not taken for that inside groups either.
+    unless it differs from the spread of its only part, which is always the batch's. TRL's it is known to be by TRL's
+    name of the share of such groups beside it. A row or two pasted without that share, with a time of the step or
+    with the spread of an only part, is not taken for that inside groups either.
     """
     within, dead = series.get("reward/std_within"), series.get("groups/dead")
     spread = series.get("reward/std")
@@ -287,8 +288,10 @@ def rename_batch_std(series: dict[str, Series]) -> None:
     share = dead.at() if dead else {}
     parts = [s for name, s in series.items() if name.startswith("reward/component_std/")]
     other = len(parts) == 1 and any(abs(x - y) > 1e-4 * (x + y) for _, x, y in paired(within, parts[0]))
-    own = within.key.endswith("reward_std") and (not dead or dead.key.endswith("frac_reward_zero_std"))
-    recent = own and ("time/step" in series or (not dead and len(parts) == 1 and len(within) < 3))
+    timed = "time/step" in series
+    trls = dead is not None and dead.key.endswith("frac_reward_zero_std") and timed
+    pasted = not dead and len(within) < 3 and (timed or len(parts) == 1)
+    recent = within.key.endswith("reward_std") and (trls or pasted)
     shown = any(x > 1e-3 and share.get(r, 0.0) >= 1.0 for r, x in zip(within.rows, within.values))
     if shown or (recent and not other):
         series["reward/std"] = replace(series.pop("reward/std_within"), name="reward/std")

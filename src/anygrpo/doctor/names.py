@@ -171,6 +171,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "natural_termination_rate", "ppo_actor/no_eos_ratios/avg", "rollout/truncated_ratio",
         "token/total_response_length/clip", "val/stop_rate",
     ),
+    "offline/coverage": ("offline/coverage",),
     "staleness": (
         "staleness", "training/off_policy/trajectory_staleness/mean", "off_policy/mean", "avg_trajectory_age",
         "async/staleness_mean", "sample/staleness_mean", "ppo_actor/update/version_stats/sample_staleness_theta_avg",

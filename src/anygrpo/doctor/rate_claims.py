@@ -10,12 +10,12 @@ from anygrpo.doctor.arms import rates
 from anygrpo.doctor.claims import Answer, Claim
 from anygrpo.spoken import Text
 
-NUM = r"(?<!@)(?:[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?)"  # the 8 of pass@8 is no rate
+NUM = r"(?<![@\d])(?:[-+]?\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?%?|[-+]?\.\d+%?)"  # the 8 of pass@8 is no rate
 
 
 RATE = re.compile(
     r"(?:准确率|正确率|成功率|通过率|得分率|胜率|accuracy|acc|success rate"
-    r"|(?:pass|acc|avg|mean|maj|cons|best)@(?:\d+|k))"
+    r"|(?:pass|acc|avg|mean|maj|cons|best)@(?:\d+(?!\d)|k))"
     r"(?:\s+(?:of|for)\s+(?:[A-Za-z][\w-]*\s+){1,3}?(?:went|goes|rose|fell|moved|climbed|dropped|(?:in|de)creased"
     r"|improved|grew|changed)\s+(?:up\s+|down\s+)?from\s)?\D{0,12}?(" + NUM + r")(?![\d.])"
     r"(?:\D{0,16}?(?:到|至|和|与|及|->|→|to|and|vs\.?|[,，、;；]\s*(?=(?:方法|模型|方案)?\s*[A-Za-z]\s*(?:为|是|的?只?有|is|:|：)))"
@@ -34,6 +34,12 @@ BETTER = re.compile(
 ROSE = re.compile("提升|提高|改进|上升|涨|增加" r"|" "improve|rose|gain", re.I)
 FELL = re.compile("降|跌|减|退" r"|" "fell|drop|down|decreas|los[et]", re.I)
 WORSE = re.compile(r"\bhurts?\b|\bworse\b|\bharm(?:s|ful|ed)?\b|变差|更差|退步|有害|损害", re.I)
+NOTHING_ELSE = re.compile(
+    r"\s*(?:了\s*)?(?:(?:the\s+)?(?:accuracy|performance|results?)|准确率|正确率|成功率|通过率|性能|效果|表现|结果|成绩)?"
+    r"(?:\s+than\s+before)?(?:\s*(?:了|很多|不少))?\s*(?:[,.;:!)，。；：！）\n]|$)",
+    re.I,
+)
+"""What may stand behind "hurts" where the accuracy itself is hurt: "hurts the training speed" says nothing of it."""
 DENIED = re.compile(
     r"(?:没有?|未|并非|不(?!仅|但|只|过|断))\S{0,2}\s*(?:比.*)?$|(?:\b(?:not(?! only)|no|never)|n['’]t)\s+(?:\w+\s+)?$",
     re.I,
@@ -124,9 +130,8 @@ def said_better(text: str, pair: tuple[Rate, Rate]) -> int | None:
     if rises and FELL.search(between) and not ROSE.search(between):  # "fell from .. to ..": nobody says that it rose
         return 0 if steps else None
     worse = WORSE.search(text, two.end)
-    if (
-        worse and steps and not rises and not of_another(text, worse, pair)
-    ):  # "went from .578 to .573: the method hurts"
+    itself = worse and NOTHING_ELSE.match(text, worse.end()) and not of_another(text, worse, pair)
+    if worse and itself and steps and not rises:  # "went from .578 to .573: the method hurts"
         clause = re.split(r"[，。,.;；:：\n]", text[: worse.start()])[-1]
         return None if DENIED.search(clause) or ASKING.search(clause) else 0
     verb = next((v for v in rises if not of_another(text, v, pair)), None)

@@ -100,7 +100,9 @@ def signal_of_groups(a: Autopsy, said: str) -> Claim | None:
         if found is None or (found[1] and queries is None):
             return None
         count, dead = found
-        same = count.allows((queries.value if queries else 0) - live if dead else live, max(0.5, 0.1 * live))
+        bound = math.isinf(count.low) or math.isinf(count.high)  # "fewer than 20" is meant; "20" may be about 20
+        slack = 0.5 if bound else max(0.5, 0.1 * live)
+        same = count.allows((queries.value if queries else 0) - live if dead else live, slack)
     return claim(
         said,
         "holds" if same else "fails",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anygrpo.core.trained import state_of
 from anygrpo.core.tree import tree_map
+from anygrpo.doctor.rules.off_support import LEAST as THIN
 from anygrpo.selection.changes import agreement, cannot_flip, weight_change
 from anygrpo.selection.known_outcomes import KnownOutcomes, difference_bounds, paired_where_known
 from anygrpo.selection.off_policy import offline_report
@@ -24,7 +25,6 @@ from anygrpo.spoken import say
 _BATCH = 64
 _RANDOM_DRAWS = 4
 _FAR = 10.0
-_THIN = 0.05
 
 Loaded = tuple[SelectorPolicy, Any, dict[str, Tensor]]
 """(policy with its final weights, task, weights at its start) of a run."""
@@ -190,7 +190,7 @@ def _warnings(change: dict[str, Any], offline: dict[str, Any] | None) -> list[st
                 f"策略与起点相距 {kl:.0f} nats：由文件得出的估计已不再是这个策略的",
             )
         )
-    if offline is not None and offline["coverage"] < _THIN:
+    if offline is not None and offline["coverage"] < THIN:
         share = f"{offline['coverage']:.3f}"
         out.append(
             say(

@@ -6,17 +6,20 @@ import math
 import re
 from dataclasses import dataclass, replace
 
+from anygrpo.doctor.canonical import DISTANCE, LIKENESS, MATCHING, words_of
 from anygrpo.doctor.columns import Columns
 from anygrpo.doctor.series import Series, mean
 
 LONG_ENOUGH = 8
 """Rows below which no trend is read."""
 
+_END = r"(?:[_@/]?\d+k?|[_/](?:mean|avg|ema|score|value|dist(?:ance)?))?$"
+LOWER_IS_BETTER = re.compile(rf"^(?!.*(?:reward|neg|inv|minus))(?:.*/)?(?:(?:\w+_)?(?:{DISTANCE}){_END}|{MATCHING}$)")
+"""Whole last parts of a name: "clean_fid", "fid_50k"; no "fidelity", "lpips_reward" or "string_matching_score"."""
 OUTCOME = re.compile(
-    r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg|psnr|ssim|fid|kid|lpips"
-    r"|mm_?dist|matching_(?:score|dist)|r_?precision)"
+    r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg)"
+    rf"|(?:^|/)(?:\w+_)?(?:{LIKENESS}){_END}|{LOWER_IS_BETTER.pattern}"
 )
-LOWER_IS_BETTER = re.compile(r"(?:^|[/_@.])(?:fid|kid|lpips|mm_?dist|matching_(?:score|dist))")
 NO_OUTCOME = re.compile(
     r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside|reward_gain"
 )
@@ -94,6 +97,11 @@ def lost_everything(run: Columns) -> bool:
         return False
     late = reward.values[-max(3, len(reward) // 10) :]
     return max(late) == min(late) == reward.low and reward.first > reward.low
+
+
+def of_episodes(key: str) -> bool:
+    """Whether a length is that of an environment's episodes: "rollout/ep_len_mean", "episodic_length"."""
+    return bool({"ep", "episode", "episodes", "episodic", "eplen"} & set(words_of(key)))
 
 
 def rose(run: Columns) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,11 @@ def read_all(path: str | Path) -> list[Log]:
         DataError: as `read`.
     """
     where = Path(path)
-    if where.is_file() and (
+    if os.path.isfile(where) and (  # where Path's own raises: a name too long
         found := runs_of_database(where, str(path)) or tracker_tables.tables_of_runs(where, str(path))
     ):
         return found
-    if where.is_dir() and not of_trainer(where):
+    if os.path.isdir(where) and not of_trainer(where):
         found = tracker_tables.folder_of_tags(where, str(path))
         if len(found) > 1 and any(measures(log) for log in found):
             return found
@@ -73,12 +74,12 @@ def read(path: str | Path) -> Log:
         DataError: nothing there, nothing readable, or a file without a byte in it.
     """
     source = str(path)
-    if source != "-" and (Path(path).is_char_device() or Path(path).is_block_device()):  # it may have no end
-        raise DataError(
-            Text(f"{source} is a device", f"{source} 是设备"),
-            Text("give a file, or - for a pipe", "请给出文件，管道用 -"),
-        )
     try:
+        if source != "-" and (Path(path).is_char_device() or Path(path).is_block_device()):  # it may have no end
+            raise DataError(
+                Text(f"{source} is a device", f"{source} 是设备"),
+                Text("give a file, or - for a pipe", "请给出文件，管道用 -"),
+            )
         with at_hand(path) as (where, name, left):
             log = folder(where, source) if where.is_dir() else file(where, source, Path(name).suffix, name)
     except OSError as error:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from anygrpo.doctor.canonical import words_of
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.progress import held_out_rose, progress
+from anygrpo.doctor.evidence.progress import held_out_rose, of_episodes, progress
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.synthetic import Case, evaluated, healthy, line
 from anygrpo.spoken import Text
@@ -67,11 +66,6 @@ def length_collapse(run: Columns) -> Result:
         gain=p.reward.gain if p else 0.0,
         metrics=("length/mean", "reward/mean"),
     )
-
-
-def of_episodes(key: str) -> bool:
-    """Whether a length is that of an environment's episodes: "rollout/ep_len_mean", "episodic_length"."""
-    return bool({"ep", "episode", "episodes", "episodic", "eplen"} & set(words_of(key)))
 
 
 def fires() -> Case:

@@ -42,15 +42,12 @@ WORDS = {
 
 @rule(stage="answers", order=57, certainty="certain", needs=("offline/coverage",))
 def off_support(run: Columns) -> Result:
+    """The probability of the file's selections under the policy, mean of the last quarter of 20 rows or more."""
     coverage = run.get("offline/coverage")
-    assert coverage
-    if len(coverage.values) < ROWS:
+    if coverage is None or len(coverage) < ROWS or coverage.last >= LEAST:
         return None
-    late = coverage.values[-(len(coverage.values) // 4) :]
-    mean = sum(late) / len(late)
-    if mean >= LEAST:
-        return None
-    return finding("off_support", "warning", coverage.rows[-len(late) :], metrics=("offline/coverage",), coverage=mean)
+    late = coverage.rows[-coverage.quarter_size :]
+    return finding("off_support", "warning", late, metrics=("offline/coverage",), coverage=coverage.last)
 
 
 def fires() -> Case:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anygrpo.doctor.columns import Columns
-from anygrpo.doctor.evidence.progress import progress
+from anygrpo.doctor.evidence.progress import of_episodes, progress
 from anygrpo.doctor.findings import Change
 from anygrpo.doctor.rule import Result, finding, rule
 from anygrpo.doctor.series import Series, paired
@@ -148,9 +148,11 @@ def meter(share: Series, longest: Series, length: Series | None) -> str:
 
 def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
     """Where no share was logged: mean = longest = the same number in most rows."""
+    if not length or of_episodes(length.key):  # an episode that ends with its clock is no answer cut off
+        return None
     if not longest:
         return mean_at_its_ceiling(length)
-    if not length or len(length) < 4 or longest.high < 8:
+    if len(length) < 4 or longest.high < 8:
         return None
     cap = longest.high
     rows = [r for r, top, middle in paired(longest, length) if top >= cap and middle >= 0.995 * cap]
@@ -161,12 +163,12 @@ def all_at_the_cap(longest: Series | None, length: Series | None) -> Result:
     )
 
 
-def mean_at_its_ceiling(length: Series | None) -> Result:
+def mean_at_its_ceiling(length: Series) -> Result:
     """Where not even the longest was logged: a mean that varies, yet is exactly its maximum in a third of the rows.
 
     The mean of a row is the limit only if every answer of it is as long. Answers of one fixed length never vary.
     """
-    if not length or len(length) < 20 or length.high < 32 or length.high != round(length.high):
+    if len(length) < 20 or length.high < 32 or length.high != round(length.high):
         return None
     cap = length.high
     rows = [r for r, x in zip(length.rows, length.values) if x == cap]
