@@ -81,6 +81,8 @@ def test_a_command_that_is_refused_is_told_without_its_keys(tmp_path, monkeypatc
         ("score_key", False), ("ground_truth_key", False), ("data_source_key", False), ("file_key", False),
         ("max_token", False), ("start_token", False), ("think_end_token", False), ("tokens", False),
         ("db_password", True), ("lark_secret", True), ("--hub-token", True),
+        ("github_token", True), ("comet_token", True), ("modelscope_token", True), ("gemini_key", True),
+        ("dashscope_key", True), ("client_key", False), ("bot_token", False), ("aws_key", False),
         ("data.prompt_key", False), ("data.input_key", False), ("data.label_key", False), ("data.reward_fn_key", False),
         ("ckpt.best_metric_key", False), ("max_new_tokens", False), ("max_token_len", False), ("eos_token", False),
         ("eos_token_id", False), ("data.image_key", False), ("loss_agg_mode", False),
@@ -115,6 +117,30 @@ KEY = "sk-0123456789abcdef0123456789"
         (f'f"{{ask({KEY!r})}}"', "f\"{ask('(set)')}\""),
         ("url = 'https://me:abc@host/v1'", "url = 'https://me:(set)@host/v1'"),
         (f"'é'; api_key = b'{KEY}'", "'é'; api_key = b'(set)'"),
+        ("db_password: str = '$tr0ngP4ss'", "db_password: str = '(set)'"),
+        ("api_key = '%9f86d081884c7d659a2f'", "api_key = '(set)'"),
+        ("hub_token = '<9f86d081884c7d659a2f>'", "hub_token = '(set)'"),
+        ("url = 'https://me:$tr0ng@host/v1'", "url = 'https://me:(set)@host/v1'"),
+        ("judge_api_key: str = field(default='abc')", "judge_api_key: str = field(default='(set)')"),
+        (
+            "judge_api_key: str = field(default='abc', metadata={'help': 'of the judge'})",
+            "judge_api_key: str = field(default='(set)', metadata={'help': 'of the judge'})",
+        ),
+        (f"judge_key: str = field(default='{VALUE}')", "judge_key: str = field(default='(set)')"),
+        (
+            "api_key: str = field(default_factory=lambda: 'abc')",
+            "api_key: str = field(default_factory=lambda: '(set)')",
+        ),
+        (
+            "api_keys = field(default_factory=lambda: ['a', 'b'])",
+            "api_keys = field(default_factory=lambda: ['(set)', '(set)'])",
+        ),
+        ("api_key = Field('abc', title='a key')", "api_key = Field('(set)', title='a key')"),
+        ("api_key = os.getenv('X', default='hunter2')", "api_key = os.getenv('X', default='(set)')"),
+        (
+            "def f(api_key=Option('abc', '--api-key', '-k')): pass",
+            "def f(api_key=Option('(set)', '--api-key', '-k')): pass",
+        ),
     ],
 )
 def test_a_key_in_source_is_left_out_and_nothing_else_changes(source, without):
@@ -132,7 +158,13 @@ def test_a_key_in_source_is_left_out_and_nothing_else_changes(source, without):
         "special = {'end_token': 'abcdefghijklmnop'}", "api_key = os.environ['OPENAI_API_KEY']", "api_key = 'EMPTY'",
         "api_key = os.getenv('OPENAI_API_KEY')", "headers = {'Authorization': f'Bearer {key}'}", "hf_token = None",
         "url = f'https://{user}:{password}@host'", "cache_key = sha('reward_cache_v1:math')", "api_key_name = 'abc'",
-        "field = {'password': 'password'}", "'a task-specific sk-learn-like-estimator-in-words'", "# a Bearer token",
+        "field = {'password': 'password'}",
+        "api_key: str = field(default='<your key>', metadata={'help': 'the key of the judge, 51 characters'})",
+        "hub_token: str = field(default='${HF_TOKEN}')", "client_key = 'client_id'", "bot_token = 'Assistant:'",
+        "aws_key = 'data/train_v2.jsonl'", "hub_token = typer.Option(None, '--hub-token', '-t')",
+        "bot_token = '<|start_of_turn|>'", "rows = field(default_factory=lambda: ['question', 'answer'])",
+        "url = 'https://me:$PASSWORD@host'", "hub_token: str = field(default='OPENAI_API_KEY')",
+        "'a task-specific sk-learn-like-estimator-in-words'", "# a Bearer token",
         "if token == '<|endoftext|>-xxxx':\r\n\tpass\f\n", "pattern = r'https?://[^:]+:[^@]+@'",
     ],
 )  # fmt: skip
@@ -169,3 +201,65 @@ def test_settings_that_are_columns_or_words_keep_their_values():
     assert secrets.hidden("label_key", "api_key", {"label_key"}) == "label_key"
     assert secrets.hidden({"api_keys": ["a1", "b2"], "token": VALUE}) == {"api_keys": ["(set)"] * 2, "token": "(set)"}
     assert secrets.hidden("https://me:abc@host/rm", "remote_rm_url") == "https://me:(set)@host/rm"
+
+
+SIGNS = [
+    "$ecretX1",
+    "%ecretpass",
+    "{tr0ng!",
+    "<Passw0rd!>",
+    "ab;c(d) e",
+    "--x9",
+    "$tr0ngP4ss",
+    "<9f86d081884c7d65>",
+    "%passwords",
+]
+
+
+@pytest.mark.parametrize("value", SIGNS)
+def test_a_password_may_begin_with_any_sign(value):
+    assert secrets.withheld("db_password", value)
+    assert secrets.hidden_words([f"--password={value}"]) == ["--password=(set)"]
+    if not value.startswith("--"):
+        assert secrets.hidden_words(["--password", value]) == ["--password", "(set)"]
+    if value not in ("{tr0ng!", "ab;c(d) e"):  # among words, a value ends where the next may begin
+        assert secrets.hidden({"env": f"API_KEY={value} ON=1"}) == {"env": "API_KEY=(set) ON=1"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "$HF_TOKEN", "$hf_token", "${HF_TOKEN}", "${HF_TOKEN:-}", "${{ secrets.HF_TOKEN }}", "${oc.env:HF_TOKEN}",
+        "${oc.env:HF_TOKEN,null}", "{key}", "{{key}}", "{}", "{row[key]!r}", "%s", "%(key)s", "%HF_TOKEN%",
+        "<your key>",
+        "<your-hf-token>", "<YOUR_API_KEY>", "<API key, 51 characters>", "<你的密钥>", "<|begin_of_thought|>", "</s>",
+        "$(cat key.txt)", "<>", "", "EMPTY", "(set)",
+    ],
+)  # fmt: skip
+def test_what_says_where_a_key_comes_from_is_told(value):
+    assert not secrets.withheld("hub_token", value)
+    assert not secrets.withheld("db_password", value)
+    assert secrets.hidden(value, "hub_token") == value
+    assert secrets.hidden_words([f"--hub_token={value}"]) == [f"--hub_token={value}"]
+
+
+def test_a_default_behind_a_variable_is_a_value():
+    assert secrets.hidden("${DB_PASSWORD:-hunter2}", "db_password") == "(set)"
+    assert secrets.hidden_words(["DB_PASSWORD=${X:-hunter2}"]) == ["DB_PASSWORD=(set)"]
+
+
+def test_a_value_that_holds_names_is_read_too():
+    assert secrets.hidden_words(["+env={HF_TOKEN=abc,ON=1}", "a=$(HF_TOKEN=abc b)"]) == [
+        "+env={HF_TOKEN=(set),ON=1}", "a=$(HF_TOKEN=(set) b)",
+    ]  # fmt: skip
+    assert secrets.masked("a=" * 5000 + "HF_TOKEN=abc", sure=True) == "a=" * 5000 + "HF_TOKEN=(set)"
+
+
+def test_short_keys_of_known_makers_and_those_of_bots_with_digits():
+    for name in ("github_token", "gitlab_token", "comet_token", "modelscope_token", "gemini_key", "dashscope_key"):
+        assert secrets.hidden("abc1", name) == "(set)"
+    assert secrets.hidden("110201543:AAHdqTcv", "bot_token") == "(set)"
+    assert secrets.hidden("ak4711x", "client_key") == "(set)"
+    kept = {"client_key": "client_id", "bot_token": "Bot:", "aws_key": "runs/7/train.jsonl", "client_keys": ["a", "b"]}
+    assert secrets.hidden(kept) == kept
+    assert secrets.hidden('{"a": "b1"}', "api_keys") == '{"a": "(set)"}'

@@ -24,6 +24,7 @@ from typing import Any
 import tomli_w
 
 from anygrpo.cli.main import main
+from anygrpo.core.resident import peak_bytes
 from anygrpo.families import kinds, resolve
 from anygrpo.recipe.recipe import Recipe
 from anygrpo.recipe.reference import FIXED, tables
@@ -126,17 +127,12 @@ def dry_runs(folder: Path, count: int, seed: int) -> dict[str, Any]:
         ended[str(code)] += 1
         if wrong(code, said):
             bad.append(f"{RECIPES[which].name} {more} ended with {code}: {said[-1500:]}\n{text[:3000]}")
-    return {"ended": ended, "slowest": slowest, "bad": bad, "peak": _peak()}
+    return {"ended": ended, "slowest": slowest, "bad": bad, "peak": peak_bytes()}
 
 
 def _spent() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def _peak() -> int:
-    """Bytes resident at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def in_processes(folder: Path, count: int, seed: int, jobs: int, timeout: float) -> list[dict[str, Any]]:

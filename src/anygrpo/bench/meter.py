@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from anygrpo.core.resident import peak_bytes
 
 Seconds = tuple[float, float]
 """(wall, CPU of the whole process)."""
@@ -59,4 +60,4 @@ def peak_gb(device: str) -> float:
         import torch
 
         return torch.cuda.max_memory_allocated() / 1e9
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return peak_bytes() / 1e9

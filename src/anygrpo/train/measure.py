@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from dataclasses import replace
 
 import torch
@@ -12,6 +10,7 @@ from torch import Tensor
 from anygrpo.algorithm import filters
 from anygrpo.algorithm.statistics import RunningState
 from anygrpo.core.policy import Policy
+from anygrpo.core.resident import peak_bytes
 from anygrpo.core.rollout import Rollout
 from anygrpo.recipe.recipe import Stage
 from anygrpo.train.batches import Prepared, penalised
@@ -207,6 +206,5 @@ def memory_gb(device: torch.device) -> float:
 
 
 def resident_gb() -> float:
-    """Peak resident memory of this process."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**30 if sys.platform == "darwin" else 2**20)
+    """Peak resident memory of this process, in GiB."""
+    return peak_bytes() / 2**30

@@ -20,6 +20,11 @@ _PARTED = (
 """What is made of values: a string in it may be the value itself."""
 
 
+_HOLDERS = ("str", "SecretStr", "Field", "Option", "Argument")
+"""Calls whose first argument is the value of what they make."""
+_DEFAULTS = ("default", "default_factory", "factory")
+
+
 class Masked(NamedTuple):
     """Source without its secrets, and the names (variables, keys, arguments, else functions) that held them."""
 
@@ -211,18 +216,23 @@ class _Strings(ast.NodeVisitor):
             self._under((arg.arg,), value)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """`environ.setdefault("NAME", "value")`, `add_argument("--name", default="value")`, `SecretStr("value")`."""
+        """`environ.setdefault("NAME", "value")`, `add_argument("--name", default="value")`, `SecretStr("value")`,
+        `name: str = field(default="value")`."""
         self._under(self.names, node.func, self.direct)
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         before: tuple[str, ...] = ()
         for i, value in enumerate(node.args):
-            direct = self.direct and (i > 0 or called in ("str", "SecretStr"))
+            direct = self.direct and (i > 0 or called in _HOLDERS)
             own = before if isinstance(value, ast.Constant) else ()
             self._under((*own, *self.names), value, direct or bool(own))
             before = _word(value)
         first = _word(node.args[0]) if node.args else ()
         for keyword in node.keywords:
-            self._under(first if keyword.arg == "default" else (), keyword)
+            self._under((*first, *self.names) if keyword.arg in _DEFAULTS else (), keyword)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._under((), node.args)
+        self.visit(node.body)  # `default_factory=lambda: "value"`
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Compared with a name: a key only if it looks like one."""

@@ -15,9 +15,12 @@ from typing import Any
 SET = "(set)"
 _OWNERS = (
     "api", "access", "auth", "hub", "hf", "huggingface", "wandb", "swanlab", "openai", "anthropic", "secret",
-    "password", "private", "ssh",
+    "password", "private", "ssh", "github", "gitlab", "gemini", "google", "comet", "neptune", "modelscope",
+    "dashscope", "deepseek", "mistral", "azure",
 )  # fmt: skip
 """What stands before `key` or `token` in a name that holds one."""
+_PERHAPS = ("aws", "bot", "client")
+"""The same where the name may also be a file in a bucket, a mark in a chat or a column."""
 _PASSWORDS = ("password", "passwd", "passphrase", "authorization", "bearer")
 _FORMS = re.compile(
     r"""(?<![\w\-])(?:
@@ -31,13 +34,27 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 """Keys and tokens by the marks that their makers give them."""
-_IN_ADDRESS = re.compile(r"""(?P<before>\w://[^\s/:@"']*:)(?P<value>(?![${<])[^\s/@\\{}<>()\[\]"'*]+)(?=@)""")
-_IN_TEXT = re.compile(r"""(?P<before>(?<![\w.\-])(?P<name>[\w.+\-]+)=["']?)(?P<value>[^\s"',;&(){}<>$]+)""")
+_IN_ADDRESS = re.compile(r"""(?P<before>\w://[^\s/:@"']*:)(?P<value>[^\s/@\\{}<>()\[\]"'*]+)(?=@)""")
+_IN_TEXT = re.compile(
+    r"""(?P<before>(?<![\w.\-])(?P<name>[\w.+\-]+)=["']?)
+    (?P<value>(?:\$?\{+[^{}\n]*\}+|\$\([^()\n]*\)|%\(\w+\)|<[^<>\n]*>|[^\s"',;&(){}])+)""",
+    re.VERBOSE,
+)
 _NAMED_STRING = re.compile(r"""(\b[\w.\-]+)(["']?\]?\s*[=:]\s*)(["'])(?P<value>(?:(?!\3)[^\n])*)\3""")
 _PLACEHOLDER = re.compile(
-    r"|empty|none|null|dummy|unused|not[-_ ]needed|bearer|basic|token|\(set\)|\*+|x{3,}|\.+|[{<$%].*|--.*",
-    re.IGNORECASE,
+    r"|empty|none|null|dummy|unused|not[-_ ]needed|bearer|basic|token|\(set\)|\*+|x{3,}|\.+", re.IGNORECASE
 )
+_REFERENCE = re.compile(
+    r"""\$[A-Z_][A-Z0-9_]* | \$[a-z_]*(?:key|token|secret|password|passwd)s? | %[A-Z_][A-Z0-9_]*%
+    | \$\{[\w.:]+ (?::?[-?]|,\ ?(?:null|None|''|"")?)? \} | \$?\{+\ ?[\w.\[\]:!]*\ ?\}+ | \$\([a-z]+\ [^()]*\)
+    | %(?:\(\w+\))?[sr]
+    | <(?:[|/]?[^\W\d_]{1,15}(?:[\ _\-.,:/|()']+(?:[^\W\d_]{1,15}|\d{1,4}))*[\ _\-.,:/|()']*)?>
+    | -[A-Za-z] | --(?:[a-z]+[-_])*(?:key|token|secret|password|passwd|auth)s?
+    """,
+    re.VERBOSE,
+)
+"""Whole forms that say where a value comes from, and hold none: `$HF_TOKEN`, `${{ secrets.X }}`, `%(key)s`,
+`<your key>`, `--hub-token`. A password may begin with any of their signs."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[a-z]+(_[a-z]+)+")
 _NAMED = re.compile(r".*(key|token|secret)s?", re.IGNORECASE)
 
@@ -76,15 +93,29 @@ def random(value: str) -> bool:
     return any(re.search(r"\d", run) and re.search(r"[A-Za-z]", run) for run in runs)
 
 
+def _same(name: str, value: str) -> bool:
+    """Whether a value is its name: `token`, `--api-key` of `api_key`."""
+    return re.sub(r"[-_]", "", name.lower()) == re.sub(r"[-_]", "", value.lower())
+
+
+def _perhaps(name: str, value: str) -> bool:
+    """Whether a name may hold a key (`bot_token`, `client_key`), and its value is no word or path: it has digits."""
+    parts = _parts(name)[-2:]
+    named = len(parts) == 2 and parts[0] in _PERHAPS and parts[1] in ("key", "token")
+    return named and re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[\w\-:+=~$%]{6,}", value) is not None
+
+
 def withheld(name: str, value: str, known: Collection[str] = ()) -> bool:
     """Whether the value that stands under a name is to be left out whole. Names, variables, placeholders never are."""
     value = value.strip()
-    if _PLACEHOLDER.fullmatch(value) or value in known or value.lower() == name.lower():
+    if value in known or _same(name, value):
         return False
-    if random(value):
+    if random(value.strip("$%{}<>")):
         return maybe_secret(name)
-    if not secret(name):
+    if _PLACEHOLDER.fullmatch(value) or _REFERENCE.fullmatch(value):
         return False
+    if not secret(name):
+        return _perhaps(name, value)
     if _parts(name)[-1] in _PASSWORDS:
         return True
     return not (re.search(r"\s", value) or (_VARIABLE.fullmatch(value) and _NAMED.fullmatch(value)))
@@ -97,12 +128,19 @@ def masked(text: str, sure: bool = False) -> str:
         sure: a command or a setting, where `NAME=value` sets NAME; else (source, prose) the value must have a digit.
     """
 
-    def assigned(found: re.Match[str]) -> str:
-        like = sure or (len(found["value"]) >= 8 and re.search(r"\d", found["value"]))
-        return found["before"] + SET if like and withheld(found["name"], found["value"]) else found[0]
+    def in_address(found: re.Match[str]) -> str:
+        return found[0] if _REFERENCE.fullmatch(found["value"]) else found["before"] + SET
 
-    text = _IN_ADDRESS.sub(lambda found: found["before"] + SET, _FORMS.sub(SET, text))
-    return _IN_TEXT.sub(assigned, text)
+    text = _IN_ADDRESS.sub(in_address, _FORMS.sub(SET, text))
+    out, at = list[str](), 0
+    while found := _IN_TEXT.search(text, at):
+        like = sure or (len(found["value"]) >= 8 and re.search(r"\d", found["value"]))
+        out += [text[at : found.start()], found["before"]]
+        at = found.start("value")  # a value may hold other names: `env={HF_TOKEN=...}`
+        if like and withheld(found["name"], found["value"]):
+            out.append(SET)
+            at = found.end()
+    return "".join(out) + text[at:]
 
 
 def masked_strings(text: str) -> str:
@@ -127,7 +165,7 @@ def hidden(given: Any, name: str = "", known: Collection[str] = ()) -> Any:
     if isinstance(given, list | tuple):
         return [hidden(value, name, known) for value in given]
     if isinstance(given, str):
-        return SET if _form_of(given, name, known) else _text(given)
+        return SET if _form_of(given, name, known) else _text(given, name)
     return SET if secret(name) else given
 
 
@@ -135,11 +173,11 @@ def _form_of(given: str, name: str, known: Collection[str]) -> bool:
     return masked(given) == given and withheld(name, given, known)
 
 
-def _text(given: str) -> str:
+def _text(given: str, name: str) -> str:
     """A value that holds settings itself: a JSON table, `NAME=value` words."""
     if given.lstrip().startswith("{"):
         try:
-            return json.dumps(hidden(json.loads(given)), ensure_ascii=False)
+            return json.dumps(hidden(json.loads(given), name), ensure_ascii=False)
         except (ValueError, RecursionError):
             return masked_strings(masked(given, sure=True))
     return masked(given, sure=True)
@@ -150,6 +188,8 @@ def hidden_words(command: list[str]) -> list[str]:
     out, before = list[str](), ""
     for word in command:
         own = before.startswith("--") and "=" not in before and not word.startswith("--")
-        out.append(hidden(word, before if own else ""))
+        name, given, value = word.partition("=")
+        whole = given and re.fullmatch(r"[\w.+\-]+", name) and _form_of(value, name, ())
+        out.append(f"{name}={SET}" if whole else hidden(word, before if own else ""))
         before = word
     return out
