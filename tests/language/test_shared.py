@@ -13,6 +13,7 @@ from anygrpo.language.compute.layout import opening_of, pack
 from anygrpo.language.compute.log_probs import Targets, plain_hidden, shared_hidden
 from anygrpo.language.compute.output_layer import head_of
 from anygrpo.language.compute.passes import forward
+from anygrpo.language.compute.seen import FIRST
 from anygrpo.language.compute.varlen import varlen_attention
 from anygrpo.language.engine import captured, shapes
 from anygrpo.language.engine.group import generate_groups, split
@@ -53,6 +54,11 @@ def test_layout_of_an_opening_by_hand():
         ([[*range(30), 7], [*range(18), 40], [*range(25)]], 18),
         ([[*range(15), 1], [*range(15), 2]], 0),  # too short to be worth it
         ([[1, *range(30)], [2, *range(30)]], 0),
+        ([[*range(20), FIRST, FIRST, FIRST]] * 2, 20),  # places of a picture at the end: all or none
+        ([[*range(17), FIRST, 3, 4, FIRST]] * 2, 17),  # two pictures of a prompt are given to the model at once
+        ([[*range(9), FIRST, *range(20), FIRST, 5]] * 3, 31),  # whole before the cut
+        ([[*range(9), FIRST, *range(20), FIRST]] * 3, 0),  # what is left before them is too short
+        ([[*range(20), FIRST, FIRST, 5], [*range(20), FIRST + 1, FIRST + 1, 5]], 20),  # another prompt's pictures
         ([[*range(40)]], 0),  # alone, it is computed once as it is
     ],
 )

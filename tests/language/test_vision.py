@@ -16,6 +16,8 @@ from PIL import Image
 from anygrpo.core.readable import question_of
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.language.build import from_model
+from anygrpo.language.compute.layout import opening_of
+from anygrpo.language.compute.passes import prefill
 from anygrpo.language.compute.pictures import FIRST, Pictures
 from anygrpo.language.prompt_fields import words_of
 from anygrpo.language.prompts import Prompts
@@ -246,6 +248,18 @@ def test_a_prompt_twice_in_a_packed_row_shows_its_pictures_twice():
     ids = pictures.encode("<image> w1", [picture()])
     _, more = pictures.shown(torch.tensor([ids + ids]))
     assert more["pixel_values"].shape == (2, 3, 16, 16)
+
+
+@pytest.mark.parametrize(("ends", "opening"), [("<image>", 17), ("<image> w2", 21), ("<image> w2 <image>", 17)])
+def test_an_opening_never_parts_the_pictures_of_a_prompt(ends, opening):
+    """Two equal prompts: all but the last token is common, which may be a place of a picture."""
+    policy, _, _ = policy_of("llava")
+    words = " ".join(f"w{i}" for i in range(17))
+    ids = policy.prompts.pictures.encode(f"{words} {ends}", [reference(picture(), "here")] * ends.count("<image>"))
+    assert opening_of([ids, ids]) == opening
+    with torch.no_grad():
+        both, alone = (prefill(policy.weights.training_model(), [ids] * n, [1] * n, 4)[1] for n in (2, 1))
+    torch.testing.assert_close(both, alone.expand(2, -1), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(

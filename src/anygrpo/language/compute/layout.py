@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anygrpo.language.compute.seen import FIRST
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -131,11 +133,17 @@ LEAST_OPENING = 16
 
 def opening_of(prompts: list[list[int]]) -> int:
     """How many tokens all prompts begin with, where computing them once is worth it; 0 where it is not. At least one
-    token of each prompt stays its own: the one that predicts."""
+    token of each prompt stays its own: the one that predicts. A prompt's pictures stay together."""
     if len(prompts) < 2:
         return 0
     first, last = min(prompts), max(prompts)  # in the order of words, so what these two share all do
     most = min(map(len, prompts)) - 1
     same = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), most)
-    found = min(same, most)
+    found = _before_pictures(first, min(same, most))
     return found if found >= LEAST_OPENING else 0
+
+
+def _before_pictures(prompt: list[int], cut: int) -> int:
+    """`cut`, or where it would part places of one prompt's pictures, which the model is given at once: before them."""
+    parted = {number for number in prompt[cut:] if number >= FIRST}.intersection(prompt[:cut])
+    return min((prompt.index(number) for number in parted), default=cut)

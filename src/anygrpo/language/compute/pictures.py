@@ -19,11 +19,8 @@ from torch import Tensor, nn
 from anygrpo.errors import DataError, TrainingError
 from anygrpo.language.compute.attention import Packed
 from anygrpo.language.compute.bodies import body_of
-from anygrpo.language.compute.seen import Seen, joined, numbered
+from anygrpo.language.compute.seen import FIRST, Seen, joined, numbered
 from anygrpo.spoken import Text
-
-FIRST = 2**40
-"""Ids from here on are places of pictures; no vocabulary is as large."""
 
 HOLD = 2 * 2**30
 """Bytes of pixels held; what was used longest ago goes first."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+FIRST = 2**40
+"""Ids from here on are places of pictures; no vocabulary is as large."""
+
 
 @dataclass(frozen=True)
 class Seen:
