@@ -144,6 +144,22 @@ def test_tensors_bear_the_librarys_names(folders):
     assert set(policy.trainable().state_dict()) == set(pipe.transformer.state_dict())
 
 
+@pytest.mark.parametrize(("error", "cure"), [
+    (ModuleNotFoundError("No module named 'somewhere'", name="somewhere.deep"), r"brings somewhere\.deep"),
+    (ImportError("T5Tokenizer requires the SomePiece library"), "package or version that is named"),
+    (ImportError("diffusers is too old", name="diffusers"), r"'anygrpo\[diffusion\]'"),
+    (ValueError("a broken file"), "save_pretrained wrote"),
+])  # fmt: skip
+def test_a_package_that_a_pipeline_lacks_is_cured_by_installing_it(folders, monkeypatch, error, cure):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(DiffusionPipeline, "from_pretrained", fails)
+    with pytest.raises(DataError, match=cure) as told:
+        diffusion.build(config_of(folders("sd3"), "sd3"), seed=0)
+    assert ("save_pretrained" in str(told.value)) == isinstance(error, ValueError)
+
+
 def test_what_is_not_known_is_refused_by_name(folders, tmp_path):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "LuminaPipeline"}))
     with pytest.raises(ConfigError, match="LuminaPipeline"):

@@ -16,6 +16,7 @@ from anygrpo.errors import ConfigError
 from anygrpo.gates.build import StochasticPolicy, checkpointed, gate
 from anygrpo.gates.calling import Call
 from anygrpo.gates.distributions import in_float32, rounded
+from anygrpo.gates.examining import expect_same
 
 ALL = slice(None)
 
@@ -299,6 +300,44 @@ def test_a_network_that_is_random_or_mixes_its_rows_is_refused_before_training(
         return
     with pytest.raises(ConfigError, match=why):
         policy.check_stage(method, Few())
+
+
+@pytest.mark.parametrize(("apart", "numbers", "refused"), [
+    (0.9, 10, False),  # 1%: a hard choice at a tie
+    (0.9, 11, True),
+    (0.001, 1000, False),  # rounding
+    (0.01, 1000, True),
+])  # fmt: skip
+def test_a_few_numbers_may_turn_by_rounding(apart: float, numbers: int, refused: bool) -> None:
+    one = torch.ones(1, 1000)
+    other = one.clone()
+    other[0, :numbers] -= apart
+    for beside, again, why in ((other, one, "a row another output beside others"), (one, other, "for the same input")):
+        if refused:
+            with pytest.raises(ConfigError, match=why):
+                expect_same("Net", beside, one, again)
+        else:
+            expect_same("Net", beside, one, again)
+
+
+class Nearest(nn.Module):
+    """Its output is rounded to one of two levels; a number at the tie goes by the size of the batch."""
+
+    def __init__(self, ties: int) -> None:
+        super().__init__()
+        self.a, self.ties = nn.Parameter(torch.tensor(2.0)), ties
+
+    def forward(self, x: Tensor) -> Tensor:
+        g = gate("g", Beta(self.a.expand(len(x)), torch.full((len(x),), 2.0)))
+        y = x.flatten(1).clone()
+        y[:, : self.ties] = 0.5 + 1e-7 * (len(x) - 1.5)
+        return (y > 0.5).float().view_as(x) + 0 * g[:, None, None, None]
+
+
+def test_a_hard_choice_at_a_tie_is_no_mixing_of_rows() -> None:
+    StochasticPolicy(Nearest(1)).check_stage("grpo", Few())  # 1 of 192
+    with pytest.raises(ConfigError, match="a row another output beside others"):
+        StochasticPolicy(Nearest(3)).check_stage("grpo", Few())
 
 
 def test_a_forward_that_writes_into_its_input_leaves_the_prompts_as_they_were() -> None:

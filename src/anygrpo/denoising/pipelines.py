@@ -23,7 +23,7 @@ from anygrpo.denoising.own_parts import held
 from anygrpo.denoising.parts import Parts
 from anygrpo.denoising.settings import DiffusionPolicyConfig
 from anygrpo.denoising.starting import start_for, start_of
-from anygrpo.errors import ConfigError, DataError
+from anygrpo.errors import ConfigError, DataError, not_installed
 from anygrpo.files import json_value
 from anygrpo.spoken import Text
 
@@ -150,6 +150,8 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
             )
     except MemoryError:
         raise
+    except ImportError as e:
+        raise not_installed(e) or _lacking(base, e) from e
     except Exception as e:  # anybody's files: diffusers may fail at them in any way
         raise DataError(
             Text(f"{base}: {e}", f"{base}：{e}"),
@@ -165,6 +167,15 @@ def load_adapter(config: DiffusionPolicyConfig) -> Adapter:
     adapter.beside = add(adapter.model, start, pipe, kind.component)
     adapter.model.requires_grad_(True)
     return adapter
+
+
+def _lacking(base: str, error: ImportError) -> DataError:
+    """For a package that a part of the pipeline needs (a tokenizer's, a quantiser's)."""
+    brings = error.name and Text(f"install the package that brings {error.name}", f"请安装提供 {error.name} 的软件包")
+    return DataError(
+        Text(f"{base} needs a package that is not here: {error}", f"{base} 需要一个这里没有的软件包：{error}"),
+        brings or Text("install the package or version that is named", "请安装上面提到的软件包或版本"),
+    )
 
 
 @contextmanager

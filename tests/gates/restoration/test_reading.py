@@ -111,6 +111,33 @@ def test_netpbm_of_more_than_8_bits_keeps_them(kind: bytes, channels: int, top: 
         load(file)
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize(("kind", "channels"), [(b"P2", 1), (b"P3", 3), (b"P5", 1), (b"P6", 3)])
+def test_netpbm_as_text_and_with_comments_anywhere_in_the_head(
+    kind: bytes, channels: int, after: int, tmp_path: Path
+) -> None:
+    x = NUMBERS[..., :channels]
+    words = [kind, b"7", b"9", b"65535"]
+    words[after] = b"# made 12 by\n#" + b" hand" * 60 + b"\n" + words[after]
+    text = b" ".join(b"%d" % n for n in x.reshape(-1).tolist()).replace(b" ", b" # 3 of many\n", 1)
+    file = tmp_path / "x.ppm"
+    file.write_bytes(b"\n".join(words) + b"\n" + (text if kind in (b"P2", b"P3") else x.astype(">u2").tobytes()))
+    assert (load(file).bits, size_of(file)) == (16, (9, 7))
+    assert np.array_equal(load(file).values, x)
+
+
+@pytest.mark.parametrize(("numbers", "why"), [
+    ("0 300 1001 5", "outside of 0 to its maximum 1000"),
+    ("0 300 -1 5", "outside of 0 to its maximum 1000"),
+    ("0 300 5", "cannot be read"),
+    ("0 300 x 5", "cannot be read"),
+])  # fmt: skip
+def test_a_netpbm_text_with_a_fault_is_refused(numbers: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "x.pgm").write_text(f"P2 2 2 1000\n{numbers}\n")
+    with pytest.raises(DataError, match=why):
+        load(tmp_path / "x.pgm")
+
+
 @pytest.mark.parametrize("packing", ["tiff_lzw", "packbits", "jpeg"])
 def test_a_packed_tiff_of_8_bits_is_read_without_a_further_package(packing: str, tmp_path: Path) -> None:
     x = np.stack([RAMP, RAMP[:, ::-1], RAMP], -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from anygrpo.gates.restoration.build import build
 from anygrpo.gates.restoration.degradations import DEGRADATIONS, degrade, line
 from anygrpo.gates.restoration.photographs import Picture, split
 from anygrpo.gates.restoration.quality import Quality, psnr, ssim
+from anygrpo.gates.restoration.task import LOOKS
 from anygrpo.gates.restoration.worst import worst_of
 from anygrpo.gates.settings import (
     DegradationConfig,
@@ -223,6 +225,24 @@ def test_score_per_picture_components_and_invalid_samples(folder: Path) -> None:
     assert scores.rewards[0, 0].item() == pytest.approx(1.0)  # 0.5 x (40 dB or more) + 0.5 x SSIM 1
     expected = psnr((prompts[1]["degraded"])[None], clean[1][None]).item()
     assert scores.components["psnr"][1, 2].item() == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_range_beyond_pictures_is_told_once_and_the_first_outputs_alone_are_looked_at(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("anygrpo"), "propagate", True)
+    loud, quiet = task_of(folder), task_of(folder)
+    prompts = loud.prompts(0, 1)
+    good, wide = [[prompts[0]["clean"]]], [[255 * prompts[0]["clean"]]]
+    loud.score(prompts, good)
+    for _ in range(2):
+        loud.score(prompts, wide)
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert "0 to 255" in line or "0 至 255" in line
+    for _ in range(LOOKS):
+        quiet.score(prompts, good)
+    for task in (loud, quiet):
+        task._range(torch.zeros(1, device="meta"))  # has no numbers: looking at it would raise
 
 
 def test_relative_reward_of_the_input_itself_is_zero(folder: Path) -> None:

@@ -26,6 +26,8 @@ TIFF = {".tif", ".tiff"}
 GREY, COLOUR = {"1", "L"}, {"P", "RGB", "RGBA", "LA", "PA"}
 SIXTEEN = {"RGB;16B": 3, "RGBA;16B": 4}
 """What Pillow calls the stored numbers of 16-bit PNGs that it would cut to 8 bits -> channels."""
+_HEAD = re.compile(rb"P([2356])" + rb"(?:\s|#[^\n]*\n)+(\d+)" * 3 + rb"\s")
+"""Of a netpbm file: its kind (2, 3 are text; 3, 6 colours), width, height and maximum; comments between them."""
 
 
 def load(path: Path) -> Pixels:
@@ -124,16 +126,28 @@ def _told(path: Path, pixels: Pixels) -> Pixels:
 
 
 def _netpbm(path: Path) -> Pixels | None:
-    """A binary PGM or PPM of more than 8 bits, which Pillow cuts to 8 or to a type of its own; None for others."""
+    """A PGM or PPM of more than 8 bits, which Pillow cuts to 8 or to a type of its own; None for others."""
     with path.open("rb") as file:
-        head = re.match(rb"(P[56])(?:\s|#[^\n]*\n)+(\d+)\s+(\d+)\s+(\d+)\s", file.read(200))
-        if head is None or int(head[4]) < 256:
+        if re.fullmatch(rb"P[2356]", file.read(2)) is None:
             return None
-        width, height, top, channels = int(head[2]), int(head[3]), int(head[4]), 3 if head[1] == b"P6" else 1
-        file.seek(head.end())
-        x = np.frombuffer(file.read(2 * width * height * channels), ">u2").reshape(height, width, channels)
-    if int(x.max(initial=0)) > top:
-        raise DataError(Text(f"{path} holds numbers above its maximum {top}", f"{path} 中有大于其最大值 {top} 的数"))
+        whole = path.read_bytes()
+    head = _HEAD.match(whole)
+    if head is None or not 256 <= (top := int(head[4])) <= 65535:
+        return None
+    shape = int(head[3]), int(head[2]), 3 if head[1] in b"36" else 1
+    count = shape[0] * shape[1] * shape[2]
+    if head[1] in b"56":
+        x = np.frombuffer(whole[head.end() :][: 2 * count], ">u2").reshape(shape)
+    else:
+        words = re.sub(rb"#[^\n]*", b"", whole[head.end() :]).split()[:count]
+        x = np.array(words).astype(np.int64).reshape(shape)
+    if int(x.max(initial=0)) > top or int(x.min(initial=0)) < 0:
+        raise DataError(
+            Text(
+                f"{path} holds numbers outside of 0 to its maximum {top}",
+                f"{path} 中有不在 0 至其最大值 {top} 之间的数",
+            )
+        )
     return Pixels(np.rint(x * (65535 / top)).astype(np.uint16), None, 16, {})
 
 

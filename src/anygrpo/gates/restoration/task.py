@@ -25,6 +25,8 @@ from anygrpo.spoken import Text
 log = logging.getLogger("anygrpo")
 BEYOND = 0.25
 """Share of numbers far outside of [0, 1] that is told."""
+LOOKS = 16
+"""Batches that are looked at for it: each look waits for the GPU, and the range is the network's own from the start."""
 
 
 class RestorationTask(Task):
@@ -56,7 +58,7 @@ class RestorationTask(Task):
                     "请减小 task.patch，或增大 task.picture_size",
                 ),
             )
-        self._looked = False
+        self._looks = 0
         self._pool = Pool(train, config, seed)
         self.pool = range(len(self._pool))
         self._held = HeldOut(Pool(held_out, config, seed), config.held_out_repeats)
@@ -120,11 +122,14 @@ class RestorationTask(Task):
         return Scores(rewards, components, valid, reasons, parts=placed(parts, shape) if parts else None)
 
     def _range(self, restored: Tensor) -> None:
-        """Tells once of outputs that are in another range than pictures."""
-        wide, below = (float(x.float().mean()) for x in (restored > 1.5, restored < -0.2))
-        if self._looked or max(wide, below) < BEYOND:
+        """Tells once, of the first outputs, where they are in another range than pictures."""
+        if self._looks >= LOOKS:
             return
-        self._looked = True
+        self._looks += 1
+        wide, below = (float(x.float().mean()) for x in (restored > 1.5, restored < -0.2))
+        if max(wide, below) < BEYOND:
+            return
+        self._looks = LOOKS
         likely = "0 to 255" if wide > below else "-1 to 1"
         share, low, high = max(wide, below), float(restored.min()), float(restored.max())
         told = Text(
