@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from anygrpo.scoring.given import read_as_given
+from anygrpo.scoring.given import read_as_given, says_the_result
 
 
 def _settle_in(node: ast.AST, rest: Sequence[ast.stmt]) -> None:
@@ -42,7 +41,7 @@ def with_settling(statement: Any, rest: Sequence[ast.stmt]) -> list[Any]:
 def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
     """Whether `after` compares the result of the call in `statement` with something made of that call's arguments, as
     in `r = f(x); assert r == sorted(x)` or `assert sorted(r) == sorted(x)`: the arguments are then read as they were
-    given."""
+    given. Also whether it says the result."""
     if not isinstance(after, ast.Assert) or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     target, value = statement.targets[0], list(ast.walk(statement.value))
@@ -50,6 +49,9 @@ def compares_with_what_it_gave(statement: Any, after: Any) -> bool:
     given = {n.id for n in value if isinstance(n, ast.Name)} - called
     if not isinstance(target, ast.Name):
         return False
+    names = {n.id for n in ast.walk(after.test) if isinstance(n, ast.Name)}
+    if names == {target.id} and says_the_result(after, names):
+        return True  # changes come after that assert, and not where it fails: with partial credit the others go on
     for node in ast.walk(after.test):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         named = [{n.id for n in ast.walk(side) if isinstance(n, ast.Name)} for side in sides]
@@ -89,15 +91,6 @@ class _Read(ast.NodeTransformer):
 def read_attributes(statement: ast.stmt) -> ast.stmt:
     """The statement with attributes of objects read through `__read__`."""
     return ast.fix_missing_locations(_Read().visit(statement))
-
-
-def speaks_of_nan(body: Iterable[ast.stmt]) -> bool:
-    """Whether tests name NaN, or compare a value with itself (`x != x`). Elsewhere `not abs(f(2) - 4) > 1e-6` would be
-    passed by it."""
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    sides = ([node.left, *node.comparators] for node in nodes if isinstance(node, ast.Compare))
-    itself = any(ast.dump(a) == ast.dump(b) for side in sides for a, b in itertools.pairwise(side))
-    return itself or any("nan" in ast.unparse(statement).lower() for statement in body)
 
 
 def judges_itself(body: Iterable[ast.stmt], names: set[str]) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from anygrpo.scoring._plain import NotPlain, encode
 from anygrpo.scoring.kinds import expecting, kinds
+from anygrpo.scoring.nans import may_be_nan
 from anygrpo.scoring.rewriting import (
     check_imports,
     check_names,
@@ -26,7 +27,6 @@ from anygrpo.scoring.rewriting import (
     other_uses,
     read_attributes,
     settled,
-    speaks_of_nan,
 )
 
 KNOWN = {
@@ -72,7 +72,7 @@ class Step:
 @dataclass(frozen=True)
 class Suite:
     """Steps of one name space. `names` are the answer's functions and classes, `modules` name -> place of the
-    library, `nan` whether the tests speak of NaN (else an answer that gives it is wrong)."""
+    library, `nan` whether an answer may give NaN: tests speak of it, or would not be passed by it."""
 
     steps: tuple[Step, ...] = ()
     names: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ def _suite(parts: _Parts) -> Suite:
     body = [read_attributes(node) for node in body] if any(name[:1].isupper() for name in names) else body
     if (fault := judges_itself(body, {*names, "candidate"})) is not None:
         raise ValueError(f"{fault[:80]!r} would let the answer judge itself: compare with a value")
-    nan = speaks_of_nan(body) or "nan" in str(parts.values).lower()
+    nan = may_be_nan(body) or "nan" in str(parts.values).lower()
     return Suite(tuple(_steps(body, ends, parts.values, names)), tuple(sorted(names)), modules, nan)
 
 
