@@ -95,6 +95,38 @@ def test_tasks_are_prepared_once_with_the_start_policys_answers(tmp_path):
     assert asked == [(policy.decode(policy.greedy(prompts).samples), tmp_path / "run")]
 
 
+def test_what_fails_in_the_start_policys_answers_is_not_the_tasks(tmp_path):
+    """Memory that ran out there is told as it is; what `prepare` itself does wrong names it."""
+
+    class Full(Bandit):
+        def greedy(self, prompts):
+            if len(prompts) > 50:
+                raise error
+            return super().greedy(prompts)
+
+    class Ranks(BestArm):
+        def prepare(self, outputs_of, folder):
+            outputs_of(self.held_out()[: self.asked])
+
+    class Hides(Ranks):
+        def prepare(self, outputs_of, folder):
+            try:
+                super().prepare(outputs_of, folder)
+            except RuntimeError:
+                raise KeyError("mine") from None
+
+    error, task, hides = torch.cuda.OutOfMemoryError("CUDA out of memory"), Ranks(), Hides()
+    task.asked = hides.asked = 60
+    with pytest.raises(torch.cuda.OutOfMemoryError) as told:
+        built(tmp_path / "full", Full(0), task)
+    assert told.value is error
+    with pytest.raises(ConfigError, match=r"Hides\.prepare raised KeyError: 'mine'"):
+        built(tmp_path / "hides", Full(0), hides)
+    task.asked = "all"
+    with pytest.raises(ConfigError, match=r"Ranks\.prepare raised TypeError"):
+        built(tmp_path / "mistaken", Full(0), task)
+
+
 def test_speed_that_was_chosen_is_taken_again(tmp_path):
     run = built(tmp_path / "run", training={"steps": 2})
     assert run.policy.speed == {}

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-import sysconfig
-from pathlib import Path
 
 from anygrpo.cli.ending import Ended
+from anygrpo.core.user_code import users_place
 from anygrpo.errors import ConfigError, not_installed
 from anygrpo.spoken import say
-
-
-def users_place(error: BaseException) -> str | None:
-    """ "file.py:12 in score", where an exception came out of a file that is neither ours nor an installed package's."""
-    trace, place = error.__traceback__, None
-    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-    ours = str(Path(__file__).parents[1])
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith((*installed, ours, "<")) and "site-packages" not in code.co_filename:
-            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-        trace = trace.tb_next
-    return place
 
 
 def how_it_ended(error: KeyboardInterrupt) -> str:

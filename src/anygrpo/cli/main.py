@@ -13,9 +13,10 @@ from typing import Any
 
 from anygrpo import __version__
 from anygrpo.cli.ending import Ended, cleaned_up
-from anygrpo.cli.last_words import how_it_ended, unexpected, users_place
+from anygrpo.cli.last_words import how_it_ended, unexpected
 from anygrpo.cli.parsing import BEGIN, MORE, Parser, in_chinese
 from anygrpo.cli.screen import screened
+from anygrpo.core.user_code import users_place
 from anygrpo.errors import AnygrpoError, ConfigError
 from anygrpo.families import families
 from anygrpo.files import refuse_what_is_no_file

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,19 @@ def _takes(function: Any, name: str) -> bool:
     except (TypeError, ValueError):  # a built-in without one, or nothing that can be called
         return True
     return name in parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+
+
+def users_place(error: BaseException) -> str | None:
+    """ "file.py:12 in score", where an exception came out of a file that is neither ours nor an installed package's."""
+    trace, place = error.__traceback__, None
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    ours = str(Path(__file__).parents[1])
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((*installed, ours, "<")) and "site-packages" not in code.co_filename:
+            place = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return place
 
 
 def describe(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -149,11 +150,28 @@ def _try_own(recipe: Recipe, policy: Policy, stages: list[PlannedStage]) -> None
 
 
 def _prepare(task: Task, policy: Policy, folder: Path) -> None:
-    answers = lambda prompts: policy.decode(policy.greedy(prompts).samples)  # noqa: E731
+    """Raises: ConfigError where a user's own `prepare` fails; what fails in the policy's answers is raised as it is."""
+    failed: list[Exception] = []
+
+    def answers(prompts: list[Any]) -> list[list[Any]]:
+        try:
+            return policy.decode(policy.greedy(prompts).samples)
+        except Exception as error:
+            failed.append(error)
+            raise
+
     if type(task).__module__.startswith("anygrpo."):
         task.prepare(answers, folder)
-    else:
+        return
+    broke: Exception | None = None
+    try:
         contract.called(task, "prepare", answers, folder)
+    except ConfigError as error:
+        broke = next((one for one in failed if error.__cause__ is one), None)
+        if broke is None:
+            raise
+    if broke is not None:
+        raise broke
 
 
 def _assemble(
