@@ -69,7 +69,7 @@ def test_no_sample_of_a_set_repeats_before_all_were_seen(a: int, b: int, count: 
 def test_a_test_set_is_tested_on_and_the_rest_trained_on(tmp_path: Path) -> None:
     sets = [
         FolderConfig(clean=str(written(tmp_path / "a", 5))),
-        FolderConfig(clean=str(written(tmp_path / "b", 3)), part="test"),
+        FolderConfig(clean=str(written(tmp_path / "b", 3, change=lambda x: x * 0.9)), part="test"),  # others than of a
     ]
     task = build(RestorationConfig(sets=sets, patch=16, degradations=NOISE), 0)
     assert (len(task.train), len(task.test), len(task.held_out())) == (5, 3, 3)

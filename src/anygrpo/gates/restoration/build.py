@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from anygrpo.gates.restoration import alignment
 from anygrpo.gates.restoration.measures import measure_of
-from anygrpo.gates.restoration.photographs import Picture, one_scene_each, pictures_of, split
+from anygrpo.gates.restoration.photographs import Picture, pictures_of, split
 from anygrpo.gates.restoration.quality import Quality
+from anygrpo.gates.restoration.scenes import one_scene_each
 from anygrpo.gates.restoration.settings import RestorationConfig
 from anygrpo.gates.restoration.task import RestorationTask
 from anygrpo.spoken import Text

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +15,6 @@ from anygrpo.gates.restoration.reading import read, reduced, size_of
 from anygrpo.gates.restoration.settings import FolderConfig
 from anygrpo.spoken import NOTHING, Text
 
-log = logging.getLogger("anygrpo")
 SHIPPED = {
     "skimage": (
         "data",
@@ -187,37 +183,6 @@ def shipped() -> list[Entry]:
                 )
             listed.append(Entry(file.stem, SAME_SCENE.get(file.stem, file.stem), file, (), "split"))
     return listed
-
-
-def one_scene_each(pictures: list[Picture]) -> list[Picture]:
-    """Scenes that have a clean file of equal bytes become one, so that no picture is trained on and tested on under two
-    names. Where the sets themselves say so of two, it is told."""
-    sizes = Counter(p.clean.stat().st_size for p in pictures if isinstance(p.clean, Path))
-    first: dict[bytes, Picture] = {}
-    joined: dict[str, str] = {}
-    twice: list[tuple[Path, Path]] = []
-    for p in pictures:
-        if not isinstance(p.clean, Path) or sizes[p.clean.stat().st_size] == 1:
-            continue
-        before = first.setdefault(hashlib.sha256(p.clean.read_bytes()).digest(), p)
-        if p.part == before.part == "split" and _root(joined, p.scene) != _root(joined, before.scene):
-            joined[_root(joined, p.scene)] = _root(joined, before.scene)
-        elif p.part != before.part:
-            twice.append((p.clean, Path(str(before.clean))))
-    if twice:
-        n, (one, other) = len(twice), twice[0]
-        told = Text(
-            f"{n} pictures are there to train on and to test on, as {one} and {other}",
-            f"{n} 张图像既用于训练又用于测试，如 {one} 与 {other}",
-        )
-        log.warning("%s", told.said())
-    return [replace(p, scene=_root(joined, p.scene)) for p in pictures]
-
-
-def _root(joined: dict[str, str], scene: str) -> str:
-    while scene in joined:
-        scene = joined[scene]
-    return scene
 
 
 def split(pictures: list[Picture], share: float, seed: int) -> tuple[list[Picture], list[Picture]]:
