@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,14 +23,14 @@ from anygrpo.gates.settings import GatedConfig, LoraConfig
 from anygrpo.spoken import Text, say
 
 log = logging.getLogger("anygrpo")
-LORA = ".lora_"
+ADAPTER = ".lora_A.default."
+"""What peft calls its matrices: a network's own names may have "lora_" in them."""
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """A run's adapters. `under`: what that run started from itself, none: its network as drawn from `seed`."""
+    """What a run of adapters says of itself. `under`: what it started from, none: its network as drawn from `seed`."""
 
-    state: dict[str, Tensor]
     lora: LoraConfig
     under: str | None
     seed: int
@@ -37,25 +38,34 @@ class Adapted:
 
 def seed_of(model: str | None, seed: int) -> int:
     """From which the network is drawn: that of the run whose adapters sit on nothing else, else the present one."""
-    found = adapters_of(model) if model else None
+    found = _adapted(located(model)) if model else None
     if found is None:
         return seed
     return found.seed if found.under is None else seed_of(found.under, seed)
 
 
 def start(network: nn.Module, model: str, config: GatedConfig) -> None:
-    """Give `network` the weights that `model` stands for.
+    """Give `network` the weights that `model` stands for; each file is read once.
 
     Raises:
-        DataError: they do not fit; the report of names and shapes is in the message.
+        DataError: they do not fit; the report of names and shapes is in the message. Or they are adapters that lie in
+            no run, which would say how strong they are and what they sit on.
     """
-    found = adapters_of(model)
-    if found is None:
+    place = located(model)
+    run = _run_of(place) if _holds(place) else None
+    found = _adapted(place)
+    if not _holds(place) or (run is not None and found is None):
         load_weights(network, model, config.strict, config.table)
         return
+    state = read_weights(place)
+    if not any(ADAPTER in name for name in state):
+        load_weights(network, model, config.strict, config.table, content=state)
+        return
+    if found is None:
+        raise _without_run(place)
     if found.under is not None:
         start(network, found.under, config)
-    _merge(network, found, model)
+    _merge(network, found, state, model)
     log.info(
         say(
             "starting from %s: its adapters are in the network, and that is the reference",
@@ -65,25 +75,27 @@ def start(network: nn.Module, model: str, config: GatedConfig) -> None:
     )
 
 
-def adapters_of(model: str) -> Adapted | None:
-    """None where `model` is no checkpoint or run of adapters.
+def _holds(place: Path) -> bool:
+    """Whether it is a checkpoint or a run."""
+    return place.is_dir() and (holds_weights(place) or (place / "checkpoints").is_dir())
 
-    Raises:
-        DataError: it holds adapters and lies in no run, which would say how strong they are and what they sit on.
-    """
-    place = located(model)
-    if not place.is_dir() or not (holds_weights(place) or (place / "checkpoints").is_dir()):
+
+def _run_of(place: Path) -> Path | None:
+    return next((run for run in (place, place.parent.parent) if (run / "config.toml").is_file()), None)
+
+
+def _adapted(place: Path) -> Adapted | None:
+    """None where `place` is no checkpoint or run whose recipe has adapters. No weights are read."""
+    run = _run_of(place) if _holds(place) else None
+    table = read_toml(run / "config.toml") if run is not None else {}
+    policy = table.get("policy", {})
+    if policy.get("lora") is None:
         return None
-    state = read_weights(place)
-    if not any(LORA in name for name in state):
-        return None
-    for run in (place, place.parent.parent):
-        if (run / "config.toml").is_file():
-            table = read_toml(run / "config.toml")
-            policy = table.get("policy", {})
-            lora = LoraConfig.model_validate(policy.get("lora") or {})
-            return Adapted(dict(state), lora, policy.get("model"), int(table.get("seed", 0)))
-    raise DataError(
+    return Adapted(LoraConfig.model_validate(policy["lora"]), policy.get("model"), int(table.get("seed", 0)))
+
+
+def _without_run(place: Path) -> DataError:
+    return DataError(
         Text(
             f"{place} holds adapters, and no config.toml of their run lies above it",
             f"{place} 中是适配器，而上层没有其运行的 config.toml",
@@ -96,19 +108,19 @@ def adapters_of(model: str) -> Adapted | None:
 
 
 @torch.no_grad()
-def _merge(network: nn.Module, found: Adapted, model: str) -> None:
+def _merge(network: nn.Module, found: Adapted, state: dict[str, Tensor], model: str) -> None:
     add_adapter(network, found.lora.rank, found.lora.alpha, found.lora.targets, seed=0)
     own = dict(network.named_parameters())
-    wrong = [name for name, x in found.state.items() if name not in own or own[name].shape != x.shape]
+    wrong = [name for name, x in state.items() if name not in own or own[name].shape != x.shape]
     if wrong:
         raise DataError(
             Text(
-                f"{model}: {len(wrong)} of {len(found.state)} trained tensors do not fit this network: {wrong[:3]}",
-                f"{model}：{len(found.state)} 个训练过的张量中有 {len(wrong)} 个与这个网络不符：{wrong[:3]}",
+                f"{model}: {len(wrong)} of {len(state)} trained tensors do not fit this network: {wrong[:3]}",
+                f"{model}：{len(state)} 个训练过的张量中有 {len(wrong)} 个与这个网络不符：{wrong[:3]}",
             ),
             Text("use the policy section that the run was trained with", "请使用该运行训练时的策略设置"),
         )
-    for name, value in found.state.items():
+    for name, value in state.items():
         own[name].copy_(value)
     for name, module in list(network.named_modules()):
         layer: Any = module

@@ -34,7 +34,12 @@ MANY = 16
 
 
 def load(
-    module: nn.Module, path: str | Path, strict: bool = True, table: str | None = None, kept: Collection[str] = ()
+    module: nn.Module,
+    path: str | Path,
+    strict: bool = True,
+    table: str | None = None,
+    kept: Collection[str] = (),
+    content: Any = None,
 ) -> LoadReport:
     """Load a checkpoint's weights into `module`: a file or folder that `read` takes.
 
@@ -43,12 +48,13 @@ def load(
             layers that the module lacks. Weights of other modules beside it (a loss, an optimizer) are only reported.
         table: which of the file's tables ("params_ema"); the one that fits best where not given.
         kept: names of the module that stay as they are where the checkpoint lacks them.
+        content: what `read` gave of the path, where it was read before.
 
     Raises:
         DataError: nothing fits, or with `strict` not all; the report is in the message.
     """
     own = module.state_dict()
-    state, report = matched(own, tables(read(path)), str(path), table)
+    state, report = matched(own, tables(read(path) if content is None else content), str(path), table)
     report = replace(report, missing=[name for name in report.missing if name not in kept])
     if report.loaded == 0 or (strict and not report.fits):
         has = ", ".join(list(own)[:3])
