@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from anygrpo.core import saved as saved_weights
 from anygrpo.core.trained import state_of
 from anygrpo.errors import DataError
 from anygrpo.gates.build import build
@@ -74,3 +75,58 @@ def test_adapters_without_their_run_or_of_another_network_are_refused(tmp_path):
     (tmp_path / "net.py").write_text(NET.replace("5", "6"))
     with pytest.raises(DataError, match="2 of 4 trained tensors do not fit"):
         build(wider.model_copy(update={"model": str(tmp_path / "one")}), 0)
+
+
+NAMED = """
+import torch
+from torch import nn
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.a = nn.Linear(3, 2), nn.Module()
+        self.a.lora_A = nn.Linear(3, 2, bias=False)
+    def forward(self, x):
+        return self.body(x) + self.a.lora_A(x)
+def make():
+    return Own()
+"""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_network_whose_own_names_look_like_adapters_starts_from_its_whole_weights(tmp_path, inside):
+    section = config(tmp_path, lora=None, gates=[{"at": "body", "spread": 0.1}])
+    (tmp_path / "net.py").write_text(NAMED)
+    one = build(section, 7)
+    folder = tmp_path / "run" / "checkpoints" / "step_00000001"
+    folder.mkdir(parents=True)
+    save_file(dict(one.trainable().state_dict()), folder / "policy.safetensors")
+    if inside:
+        (tmp_path / "run" / "config.toml").write_text(
+            f'[policy]\nkind = "stochastic"\nfunction = "{section.function}"\n'
+        )
+    for model in (folder, tmp_path / "run"):
+        torch.testing.assert_close(said(build(section.model_copy(update={"model": str(model)}), 0)), said(one))
+
+
+def test_each_checkpoint_is_read_once(tmp_path, monkeypatch):
+    read = []
+    real = saved_weights.weights
+    monkeypatch.setattr(saved_weights, "weights", lambda folder: read.append(folder.parents[1].name) or real(folder))
+    first = config(tmp_path)
+    one = build(first, 7)
+    saved(one, first, 7, tmp_path / "one")
+    second = config(tmp_path, model=str(tmp_path / "one"))
+    saved(build(second, 3), second, 3, tmp_path / "two")
+    assert read == ["one"]
+    read.clear()
+    build(config(tmp_path, model=str(tmp_path / "two")), 0)
+    assert read == ["two", "one"]
+    whole = tmp_path / "whole" / "checkpoints" / "step_00000001"
+    whole.mkdir(parents=True)
+    save_file(dict(build(config(tmp_path, lora=None), 0).trainable().state_dict()), whole / "policy.safetensors")
+    for recipe in (None, '[policy]\nkind = "stochastic"\n'):
+        if recipe is not None:
+            (tmp_path / "whole" / "config.toml").write_text(recipe)
+        read.clear()
+        build(config(tmp_path, model=str(whole)), 0)
+        assert read == ["whole"]

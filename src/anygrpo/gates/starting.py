@@ -52,9 +52,8 @@ def start(network: nn.Module, model: str, config: GatedConfig) -> None:
             no run, which would say how strong they are and what they sit on.
     """
     place = located(model)
-    run = _run_of(place) if _holds(place) else None
     found = _adapted(place)
-    if not _holds(place) or (run is not None and found is None):
+    if not _holds(place) or (found is None and _run_of(place) is not None):
         load_weights(network, model, config.strict, config.table)
         return
     state = read_weights(place)
