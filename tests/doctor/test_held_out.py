@@ -38,6 +38,7 @@ def run_of(rows: Rows) -> Columns:
         ("fid_score", "lower"),
         ("kid_mean", "lower"),
         ("motion/lpips", "lower"),
+        ("lpips_vgg", "lower"),
         ("mm_distance", "lower"),
         ("matching_score", "lower"),
     ],

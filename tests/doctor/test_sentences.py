@@ -183,6 +183,8 @@ RATES = (
     ("On 1000 questions accuracy went from 0.60 to 0.80. This hurts the accuracy.", "fails"),
     ("On 1000 questions accuracy went from 0.80 to 0.60: it hurts.", "holds"),
     ("1000 题上准确率从 0.60 到 0.80，损害了性能。", "fails"),
+    ("On 1000 questions accuracy went from 0.80 to 0.60: the method hurts accuracy on this set.", "holds"),
+    ("On 1000 questions accuracy went from 0.60 to 0.80; harmful content fell.", None),
     ("On 1000 questions pass@16 of the model rose from 0.60 to 0.80.", "holds"),
 )
 """Every difference here is 20 points of 1000 questions (standard error 2 points): only whose rate is whose decides."""

@@ -13,7 +13,7 @@ from anygrpo.doctor.series import Series, mean
 LONG_ENOUGH = 8
 """Rows below which no trend is read."""
 
-_END = r"(?:[_@/]?\d+k?|[_/](?:mean|avg|ema|score|value|dist(?:ance)?))?$"
+_END = r"(?:[_@/]?\d+k?|[_/](?:mean|avg|ema|vgg|alex|score|value|dist(?:ance)?))?$"
 LOWER_IS_BETTER = re.compile(rf"^(?!.*(?:reward|neg|inv|minus))(?:.*/)?(?:(?:\w+_)?(?:{DISTANCE}){_END}|{MATCHING}$)")
 """Whole last parts of a name: "clean_fid", "fid_50k"; no "fidelity", "lpips_reward" or "string_matching_score"."""
 OUTCOME = re.compile(
