@@ -115,7 +115,7 @@ def test_fit_with_a_scorer_goes_on_online(files, capsys):
     scorer = ["--scorer", f"{folder}/own.py:judge", "--embedding", "ngrams", "--stages.1.steps", "5"]
     assert main(["select", "fit", str(folder / "c.json"), *tables, "--out", str(folder / "out"), *scorer]) == 0
     assert "policy - zero_shot" in capsys.readouterr().out
-    assert about(folder / "out" / "selector") == {"pool": ITEMS, "embedding": "ngrams"}
+    assert about(folder / "out" / "selector") == {"pool": ITEMS, "ids": "two", "embedding": "ngrams"}
     npz = ["--queries", str(folder / "queries.npz"), "--candidates", str(folder / "candidates.npz")]
     assert main(["select", "fit", str(folder / "c.json"), *npz, "--out", str(folder / "o2"), *scorer[:2]]) == 2
     assert "not both JSONL" in capsys.readouterr().err

@@ -69,7 +69,16 @@ def add_parser(commands: Any) -> None:
         "--pool",
         type=int,
         help=say(
-            "a query's nearest so many candidates (selection; 0: all)", "每个查询最近的这么多候选（选择；0：全部）"
+            "a query's nearest so many candidates (selection; 0: all); as in training where left out",
+            "每个查询最近的这么多候选（选择；0：全部）；不给则与训练时相同",
+        ),
+    )
+    parser.add_argument(
+        "--ids",
+        choices=("one", "two"),
+        help=say(
+            "one: a query is not its own candidate (selection); as in training where left out",
+            "one：查询不能是自己的候选（选择）；不给则与训练时相同",
         ),
     )
     parser.add_argument(
@@ -95,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     like = load_recipe(args.like).policy if args.like else None
     opened = load(args.run, args.checkpoint, like=like, trust=args.trust, **settings)
     progress = None if args.quiet or args.json else _Bar()
-    names = ("seed", "samples", "pictures", "draws", "candidates", "pool", "embedding")
+    names = ("seed", "samples", "pictures", "draws", "candidates", "pool", "ids", "embedding")
     asked = {name: getattr(args, name) for name in names} | {"progress": progress}
     rows = opened.apply(_inputs(args.input), args.out, **asked)
     if args.json:

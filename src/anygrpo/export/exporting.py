@@ -50,6 +50,8 @@ def export(opened: Opened, folder: Path, form: str | None = None) -> list[Path]:
                 Text("leave --format out", "请不要给出 --format"),
             )
         given["format"] = form
+    if "recipe" in inspect.signature(write).parameters:
+        given["recipe"] = opened.recipe
     files: list[Path] = list(write(opened.policy, folder, **given))
     if opened.family.export is not None:
         return _described(opened, folder, files)

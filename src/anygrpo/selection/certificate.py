@@ -14,12 +14,13 @@ import torch
 from anygrpo.core.device import of_a_child
 from anygrpo.errors import TrainingError
 from anygrpo.scratch import Scratch
+from anygrpo.selection.offer import IDS, POOL, Offer
 from anygrpo.spoken import Text
 
 if TYPE_CHECKING:
     from anygrpo.selection.policy import SelectorPolicy
 
-QUERIES, CANDIDATES = 16, 24
+QUERIES, CANDIDATES, MOST = 16, 24, 4096
 CLOSE = 1e-4
 """Largest difference of a pick's probability: another process may sum in another order."""
 
@@ -32,8 +33,12 @@ print(json.dumps(apply(load(folder), {"queries": queries, "candidates": candidat
 """
 
 
-def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
+def certify(policy: SelectorPolicy, folder: Path, offer: Offer) -> dict[str, Any]:
     """Picks among random candidates for random queries, here and from `folder` in a fresh process.
+
+    Args:
+        offer: what queries are offered here; `folder` must know it by itself. There are more candidates than its pool
+            (of at most 4,096), and the queries' ids are among the candidates'.
 
     Returns:
         What was compared: "queries", "candidates", "other_picks" (queries with other picks), "probability" (largest
@@ -45,13 +50,14 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
     from anygrpo.selection.apply import apply
 
     draw = np.random.default_rng(0)
+    many = CANDIDATES + max(policy.config.shots, policy.config.evaluation_shots or 0, min(offer.pool or 0, MOST))
     with Scratch("export") as place:
         tables = [str(place / f"{name}.npz") for name in ("queries", "candidates")]
-        for file, count in zip(tables, (QUERIES, CANDIDATES)):
+        for file, count in zip(tables, (QUERIES, many)):
             rows = draw.normal(size=(count, policy.config.features)).astype(np.float32)
             np.savez(file, ids=np.arange(count), embeddings=rows)
         there = _elsewhere(folder, tables)
-        here = apply(policy, {"queries": tables[0], "candidates": tables[1]})
+        here = apply(policy, {"queries": tables[0], "candidates": tables[1]} | offer.or_else(Offer(POOL, IDS)).told())
     other = sum(a["picks"] != b["picks"] for a, b in zip(here, there, strict=True))
     pairs = [(x, y) for a, b in zip(here, there) for x, y in zip(a["probabilities"], b["probabilities"])]
     away = float(np.max([abs(x - y) for x, y in pairs], initial=0.0))  # NaN where there is one
@@ -71,7 +77,7 @@ def certify(policy: SelectorPolicy, folder: Path) -> dict[str, Any]:
         )
     return {
         "queries": QUERIES,
-        "candidates": CANDIDATES,
+        "candidates": many,
         "other_picks": 0,
         "probability": away,
         "torch": torch.__version__,

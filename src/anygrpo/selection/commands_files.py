@@ -63,13 +63,18 @@ def add_parsers(actions: Any) -> list[argparse.ArgumentParser]:
     pick.add_argument(
         "--pool",
         type=int,
-        help=say("nearest candidates that a query chooses among; 0: all", "每个查询从最近的这么多候选中挑选；0：全部"),
+        help=say(
+            "nearest candidates that a query chooses among (0: all); as in training where left out",
+            "每个查询从最近的这么多候选中挑选（0：全部）；不给则与训练时相同",
+        ),
     )
     pick.add_argument(
         "--ids",
         choices=("one", "two"),
-        default="two",
-        help=say("one: a query is not its own candidate", "one：查询不能是自己的候选"),
+        help=say(
+            "one: a query is not its own candidate; as in training where left out",
+            "one：查询不能是自己的候选；不给则与训练时相同",
+        ),
     )
     pick.add_argument(
         "--embedding", help=say("for JSONL; as in training where left out", "对 JSONL；不给则与训练时相同")
@@ -111,19 +116,18 @@ def fit(args: argparse.Namespace) -> int:
 
 def pick(args: argparse.Namespace) -> int:
     from anygrpo.selection.apply import apply
-    from anygrpo.selection.export import about, load
+    from anygrpo.selection.export import load
 
-    told = about(args.selector)
-    pool = args.pool if args.pool is not None else told.get("pool", 64)
-    inputs = {"queries": args.queries, "candidates": args.candidates, "pool": pool, "ids": args.ids}
-    inputs["embedding"] = args.embedding or told.get("embedding", "minilm")
+    inputs = {"queries": args.queries, "candidates": args.candidates}
+    told = {"pool": args.pool, "ids": args.ids, "embedding": args.embedding}
+    inputs |= {name: value for name, value in told.items() if value is not None}
     shown = (lambda done, n: print(f"{done} of {n}", file=sys.stderr)) if sys.stderr.isatty() else None
     rows = apply(load(args.selector), inputs, args.out, seed=args.seed, progress=shown)
     lists = len({tuple(row["picks"]) for row in rows})
     report = {"queries": len(rows), "different_lists": lists, "out": str(args.out)}
-    told = say(
+    said = say(
         f"{args.out}: {len(rows)} queries, {lists} different lists",
         f"{args.out}：{len(rows)} 个查询，{lists} 种不同的选择",
     )
-    print(json.dumps(report) if args.json else told)
+    print(json.dumps(report) if args.json else said)
     return 0

@@ -5,7 +5,7 @@
         print(row["query"], row["picks"])
 
 selector.safetensors  the network's weights, under this library's names
-selector.json         version, the [policy] section, and what embeddings it was trained on
+selector.json         version, the [policy] section (K, STOP, temperature), and what queries are offered (`Offer`)
 export.json           what was compared with the policy, in a process of its own
 """
 
@@ -21,6 +21,7 @@ from anygrpo.errors import DataError
 from anygrpo.files import json_value, whole_or_none
 from anygrpo.selection.build import build
 from anygrpo.selection.certificate import certify
+from anygrpo.selection.offer import Offer, offer_of
 from anygrpo.selection.policy import SelectorPolicy
 from anygrpo.selection.settings import SelectorConfig
 from anygrpo.spoken import Text
@@ -32,12 +33,14 @@ rows = apply(load({folder}), {{"queries": "queries.npz", "candidates": "candidat
 """Of the card: tables with `ids` and `embeddings`."""
 
 
-def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Path]:
+def export(policy: SelectorPolicy, folder: str | Path, recipe: Any = None, **about: Any) -> list[Path]:
     """Write a selector into `folder` (made where it is not there), load it in a process of its own, and compare; the
     files.
 
     Args:
-        about: what else the reader should know, JSON-ready: `embedding` (how texts were embedded), `pool`.
+        recipe: of the run: says what its queries were offered (`Offer`), which the selector keeps.
+        about: what else the reader should know, JSON-ready; `pool`, `ids`, `own_place` and `embedding` go before what
+            the policy and the recipe say.
 
     Raises:
         TrainingError: loaded there, it does not pick as the policy does; the files are taken away.
@@ -48,12 +51,14 @@ def export(policy: SelectorPolicy, folder: str | Path, **about: Any) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: x.detach().cpu().contiguous() for name, x in policy.network.state_dict().items()}
     save_file(state, folder / WEIGHTS)
-    section = policy.config.model_copy(update={"model": None, "freeze": (), "device": "auto"}).model_dump(mode="json")
+    about |= Offer.of(about).or_else(offer_of(policy, recipe)).told()
+    own = {"model": None, "freeze": (), "device": "auto", "temperature": policy.temperature}
+    section = policy.config.model_copy(update=own).model_dump(mode="json")
     text = json.dumps({"version": VERSION, "policy": section, "about": about}, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(text, encoding="utf-8")
     files = [folder / WEIGHTS, folder / SETTINGS]
     with whole_or_none(files):
-        compared = certify(policy, folder)
+        compared = certify(policy, folder, Offer.of(about))
     told = {"format": "selector", "use": USE.format(folder=json.dumps(f"./{folder.name}")), "compared": compared}
     (folder / COMPARED).write_text(json.dumps(told, indent=2), encoding="utf-8")
     return [*files, folder / COMPARED]
@@ -67,12 +72,33 @@ def load(folder: str | Path) -> SelectorPolicy:
     """
     folder = Path(folder)
     policy = build(SelectorConfig(**_section(folder), model=str(folder / WEIGHTS)), 0)
+    policy.offer = _offer(folder)
     return policy
 
 
 def about(folder: str | Path) -> dict[str, Any]:
     """What `export` was told beyond the policy."""
     return _read(Path(folder)).get("about", {})
+
+
+def _offer(folder: Path) -> Offer:
+    """What queries are offered.
+
+    Raises:
+        DataError: numbers and words that no export has written.
+    """
+    offer = Offer.of(about(folder))
+    pool, ids = offer.pool, offer.ids
+    number = isinstance(pool, int) and not isinstance(pool, bool) and pool >= 0
+    if (number or pool is None) and ids in ("one", "two", None):
+        return offer
+    raise DataError(
+        Text(
+            f"{folder / SETTINGS}: pool = {pool!r}, ids = {ids!r} is nothing that queries can be offered",
+            f"{folder / SETTINGS}：pool = {pool!r}、ids = {ids!r} 不能决定查询面对的候选",
+        ),
+        Text('pool is a number (0: all), ids "one" or "two"', 'pool 应为数（0：全部），ids 应为 "one" 或 "two"'),
+    )
 
 
 def _section(folder: Path) -> dict[str, Any]:

@@ -76,11 +76,10 @@ def fit(
     policy = {"kind": "selector", "features": tables["queries"][1], "hidden": 256, "width": 64, "shots": shots}
     recipe = out / "recipe.toml"
     recipe.write_text(_toml(policy, task, scorer is not None), encoding="utf-8")
-    trained, task_made, start = _train(recipe, out / "run", flags)
+    trained, task_made, start, made_by = _train(recipe, out / "run", flags)
     compared = compare_runs([(trained, task_made, start)], oracle_sets=0 if scorer else 1)
-    pool = max(len(q.pool) for q in stored.queries)
     texts = Path(queries).suffix in (".jsonl", ".json")
-    export(trained, out / "selector", pool=pool, **({"embedding": embedding} if texts else {}))
+    export(trained, out / "selector", made_by, **({"embedding": embedding} if texts else {}))
     return Fitted(inspected, compared, out / "selector", out / "run", mode)
 
 
@@ -157,8 +156,8 @@ def _lines(values: dict[str, Any]) -> str:
     return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in values.items())
 
 
-def _train(recipe: Path, folder: Path, flags: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any]]:
-    """Policy (with its best weights where some were), the last stage's task, and the weights at the start."""
+def _train(recipe: Path, folder: Path, flags: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any], Any]:
+    """Policy (with its best weights where some were), the last stage's task, the weights at the start, the recipe."""
     from anygrpo.core.trained import load_state, state_of
     from anygrpo.recipe.load import load_recipe
     from anygrpo.train import checkpoint
@@ -175,4 +174,4 @@ def _train(recipe: Path, folder: Path, flags: tuple[str, ...]) -> tuple[Any, Any
     best = folder / "checkpoints" / "best"
     if best.is_dir():
         load_state(run.policy.trainable(), checkpoint.load(best)[0])
-    return run.policy, run.stages[-1].task, start
+    return run.policy, run.stages[-1].task, start, run.recipe

@@ -17,9 +17,10 @@ from anygrpo.selection import recorded as record
 from anygrpo.selection.decoding import Drawn, Rules
 from anygrpo.selection.grouping import Grouping
 from anygrpo.selection.network import Encoded, SelectorNetwork
+from anygrpo.selection.offer import Offer
 from anygrpo.selection.prompts import Pools, choosable_by, is_range, pools
 from anygrpo.selection.recorded import Recorded
-from anygrpo.selection.reuse import Earlier
+from anygrpo.selection.reuse import Earlier, copied
 from anygrpo.selection.settings import SelectorConfig
 from anygrpo.spoken import Text
 
@@ -41,6 +42,8 @@ class SelectorPolicy(Policy):
         self._may_keep = True
         self._earlier = Earlier(config.reuse) if config.reuse else None
         self.earlier_samples = config.reuse
+        self.offer: Offer | None = None  # told by the export that this was loaded from
+        self.offered = Offer()  # the pools that training met
 
     # --- the protocol -----------------------------------------------------------------------------------------
 
@@ -56,29 +59,28 @@ class SelectorPolicy(Policy):
         return self._rollout(pool, drawn)
 
     def judged(self, prompts: list[Any], rollout: Rollout) -> Rollout:
+        self.offered = self.offered.seen(prompts)
         return rollout if self._earlier is None else self._earlier.joined(rollout, prompts, self.version)
 
     def new_stage(self) -> None:
+        self.offered = Offer()
         if self._earlier is not None:
             self._earlier.draws.clear()  # another stage may reward them otherwise
 
     def check_copied(self) -> None:
         if self._earlier is not None:
-            raise ConfigError(
-                Text(
-                    f"policy.reuse = {self.config.reuse}, and what a copy samples beside the updates is not kept",
-                    f"policy.reuse = {self.config.reuse}，而在更新的同时采样的副本，其内容不会保留",
-                ),
-                Text(
-                    "set training.max_staleness = 0, or policy.reuse = 0",
-                    "请设 training.max_staleness = 0，或 policy.reuse = 0",
-                ),
-            )
+            raise copied(self.config.reuse)
 
     def carried(self) -> dict[str, Any]:
-        return {} if self._earlier is None else {"earlier": self._earlier.state()}
+        told = self.offered.told()
+        offered = {"offered": told} if told else {}
+        return offered if self._earlier is None else offered | {"earlier": self._earlier.state()}
+
+    def opened(self, state: dict[str, Any]) -> None:
+        self.offered = Offer.of(state.get("offered") or {})
 
     def resumed(self, state: dict[str, Any]) -> None:
+        self.opened(state)
         if self._earlier is not None:
             self._earlier.load(state.get("earlier", []))
 
@@ -99,6 +101,7 @@ class SelectorPolicy(Policy):
         return actions, [[s for s, ok in zip(row, keep) if ok] for row, keep in zip(scores.tolist(), found)]
 
     def replay(self, prompts: list[Any], stored: Stored, seed: int) -> Rollout:
+        self.offered = self.offered.seen(prompts)
         pool = self._pools(prompts, 1)
         chosen, valid = replay.padded(prompts, stored, self.config.shots, self.config.stop)
         rollout = self._rollout(pool, self._scored(pool, self._encode(pool), chosen.to(pool.query.device)))

@@ -127,3 +127,17 @@ def _with(fresh: Rollout, before: list[list[_Draw]]) -> Rollout:
 def _component(x: Tensor, name: str, before: list[list[_Draw]], widest: int) -> Tensor:
     rows = [[*(d.components.get(name, 0.0) for d in row), *[0.0] * (widest - len(row))] for row in before]
     return torch.cat([x, torch.tensor(rows).to(x)], 1)
+
+
+def copied(reuse: int) -> ConfigError:
+    """Of a policy that shall sample in a copy beside the updates."""
+    return ConfigError(
+        Text(
+            f"policy.reuse = {reuse}, and what a copy samples beside the updates is not kept",
+            f"policy.reuse = {reuse}，而在更新的同时采样的副本，其内容不会保留",
+        ),
+        Text(
+            "set training.max_staleness = 0, or policy.reuse = 0",
+            "请设 training.max_staleness = 0，或 policy.reuse = 0",
+        ),
+    )
