@@ -15,7 +15,7 @@ from anygrpo.selection.apply import apply
 from anygrpo.selection.build import build
 from anygrpo.selection.export import about, export, load
 from anygrpo.selection.layouts import write_stored
-from anygrpo.selection.offer import Offer
+from anygrpo.selection.offer import Offer, offer_of
 from anygrpo.selection.settings import SelectorConfig
 from anygrpo.selection.stored_query import Candidate, StoredQuery
 
@@ -96,6 +96,11 @@ def test_an_export_picks_as_its_run(place, kind):
         file = folder / f"{len(words)}{words[-1][-3:]}.jsonl"
         assert main([*words, str(table), "--candidates", str(table), "--out", str(file)]) == 0
         assert [json.loads(line)["picks"] for line in file.read_text().splitlines()] == expected
+    one = opened.load(run)
+    told = offer_of(one.policy, one.recipe)
+    assert (told.pool, told.ids, told.own_place) == (POOL, "one", kind != "stored")
+    one.policy.offered = Offer()  # a run of before: its recipe and its file say the same
+    assert offer_of(one.policy, one.recipe) == told
     compared = json.loads((out / "export.json").read_text())["compared"]
     assert compared["candidates"] > POOL + 3
 

@@ -21,7 +21,9 @@ from torch import Tensor
 
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.tree import Shared
+from anygrpo.errors import ConfigError
 from anygrpo.selection.prompts import content_key
+from anygrpo.spoken import Text
 
 
 @dataclass(frozen=True)
