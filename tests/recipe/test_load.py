@@ -143,6 +143,60 @@ def test_a_flag_that_one_stage_follows_is_taken(tmp_path):
     assert [stage.algorithm.beta for stage in made] == [0.1, 0.3]
 
 
+STAGED_REWARDS = """[policy]
+kind = "selector"
+features = 4
+[task]
+kind = "stored_candidates"
+path = "x.json"
+features = "t.npy"
+[[stages]]
+name = "a"
+method = "supervised"
+steps = 3
+task = {{ reward = {{ {} }} }}
+[[stages]]
+name = "b"
+steps = 3
+task = {{ reward = {{ {} }} }}
+"""
+
+
+@pytest.mark.parametrize("flag", [["--task.reward.soft", "0.123"], ["--task.reward={ soft = 0.123 }"]])
+def test_a_flag_into_a_table_that_stages_add_to_is_taken(flag, tmp_path):
+    (tmp_path / "r.toml").write_text(STAGED_REWARDS.format('mode = "hard_only"', 'mode = "hard_plus_soft"'))
+    rewards = [stage.task.reward for stage in load_recipe(tmp_path / "r.toml", flag).resolved_stages()]
+    assert [(r.mode, r.soft) for r in rewards] == [("hard_only", 0.123), ("hard_plus_soft", 0.123)]
+
+
+def test_a_flag_into_a_table_is_refused_where_each_stage_has_that_key(tmp_path):
+    (tmp_path / "r.toml").write_text(STAGED_REWARDS.format("soft = 0.1", "soft = 0.2"))
+    with pytest.raises(ConfigError, match=r"each \[\[stages\]\] has its own reward.soft") as caught:
+        load_recipe(tmp_path / "r.toml", ["--task.reward.soft", "0.3"])
+    assert "--stages.0.task.reward.soft" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "held"),
+    [
+        ({"reward": 0.5}, "task.reward.soft", "reward"),  # no table: it takes the place of the recipe's
+        ({"reward": {"function": "r.py:f"}}, "task.reward.soft", "reward"),
+        ({"reward": {"kind": "other"}}, "task.reward.soft", "reward"),
+        ({"reward": {"inner": {"a": 1}}}, "task.reward.inner.b", "reward.inner"),  # merged one level deep
+        ({"reward": {"soft": 1}}, "task.reward", "reward"),
+        ({"reward": {"mode": "x"}}, "task.reward", None),
+        ({"reward": {"mode": "x"}}, "task.reward.soft", None),
+        ({}, "task.reward.soft", None),
+        ({"reward": {"soft": 1}}, "training.reward.soft", None),
+    ],
+)
+def test_what_a_stage_has_in_the_place_of_a_flag(own, path, held):
+    from anygrpo.recipe.load import _held
+
+    recipe = {"task": {"reward": {"soft": 2}}}
+    assert _held(recipe, {"task": own, "training": own}, path.split(".")) == held
+
+
 def test_the_config_room_starts_without_torch():
     import subprocess
     import sys

@@ -110,8 +110,6 @@ def test_the_legacy_layout_ends_with_the_query(tmp_path):
         ({"q": entry([{"pointer": [1], "vqa_correct": 0.3}], [1])}, "0 or 1 is wanted"),
         ({"q": entry([{"pointer": [1], "vqa_gt_prob": 1.5}], [1])}, "from 0 to 1 is wanted"),
         ({"q": entry([{"pointer": [1], "logprob_score": "low"}], [1])}, "logprob_score = 'low'"),
-        ({"q": entry([{"pointer": [1], "temperature": "1.0"}], [1])}, "temperature = '1.0' is no finite number"),
-        ({"q": entry([{"pointer": [1], "beam_rank": "first"}], [1])}, "beam_rank = 'first'"),
         ({"q": entry([{"pointer": [1], "beam_score": 10**400}], [1])}, "is no finite number"),
         ({"q": {"id_list": [[5, 5, "q"]], "score_list": [0.5]}}, "same item twice"),
         ({n: {"q": entry([{"pointer": [1]}], [1])} for n in ("train", "val")}, "several tables of queries: train, val"),
@@ -140,6 +138,21 @@ def test_a_query_that_bears_another_id_than_its_key_is_told(tmp_path):
     file = read_stored(write(tmp_path / "a.json", table))
     assert file.queries[0].id == "3"
     assert file.notes == ("1 queries bear another query_id than their key, which counts: 3 has 77",)
+
+
+def test_a_number_written_as_text_is_one_and_a_word_for_it_costs_no_file(tmp_path):
+    rows = [
+        {"pointer": [1], "temperature": "1.5", "beam_rank": "2", "logprob_score": "-0.5"},
+        {"pointer": [1], "temperature": "high", "beam_rank": "first"},
+        {"pointer": [1], "temperature": "nan", "beam_rank": 10**400},
+    ]
+    file = read_stored(write(tmp_path / "a.json", {"q": entry(rows, [1])}))
+    found = [(c.temperature, c.rank, c.log_prob) for c in file.queries[0].candidates]
+    assert found == [(1.5, 2, -0.5), (None, None, None), (None, None, None)]
+    assert file.notes == (
+        "temperature is no number in 2 candidates ('high'), and was left out there",
+        "beam_rank is no number in 2 candidates ('first'), and was left out there",
+    )
 
 
 @given(

@@ -320,6 +320,19 @@ def test_two_tables_keep_ids_apart(tmp_path):
         task(one | {"query_features": "q.npz"})
 
 
+def test_one_query_without_an_embedding_is_told_as_that_though_a_candidate_bears_its_id(tmp_path):
+    queries = [StoredQuery(f"q{i}", ("c0", "c1"), (candidate((1,), 1),)) for i in range(9)]
+    write_stored(tmp_path / "c.json", queries)
+    np.savez(tmp_path / "q.npz", ids=[f"q{i}" for i in range(8)], embeddings=np.eye(9)[:8])
+    np.savez(tmp_path / "c.npz", ids=["c0", "c1", "q8"], embeddings=np.eye(9)[:3])
+    given = {"path": str(tmp_path / "c.json"), "query_features": f"{tmp_path}/q.npz"}
+    found = task(given | {"candidate_features": f"{tmp_path}/c.npz"})
+    assert found.prompt("q1")["ids"] == ["c0", "c1"]
+    with pytest.raises(DataError, match="no embedding of 'q8'") as caught:
+        found.prompt("q8")
+    assert "exchanged" not in caught.value.cure
+
+
 def test_places_without_a_candidate_are_no_failed_samples(tmp_path):
     """Queries with one, two and three candidates make a rectangle; nothing of it is invalid."""
     from anygrpo.selection.build import build as selector

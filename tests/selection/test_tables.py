@@ -191,6 +191,22 @@ def test_ids_beside_an_array_may_be_a_table_of_either_direction(tmp_path, said):
     assert read_table(tmp_path / "t.npy").of(["c", "a"], "q").tolist() == [[5.0, 6.0], [1.0, 2.0]]
 
 
+@pytest.mark.parametrize("row", [str, int, float])
+def test_rows_of_ids_are_numbers_however_they_are_written(tmp_path, row):
+    np.save(tmp_path / "t.npy", np.arange(24, dtype=np.float32).reshape(12, 2))
+    (tmp_path / "t.ids.json").write_text(json.dumps({f"a{i}": row(i) for i in range(12)}))
+    table = read_table(tmp_path / "t.npy")
+    assert list(table.index) == [f"a{i}" for i in range(12)]
+    assert table.of(["a10"], "q").tolist() == [[20.0, 21.0]]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_of_ids_ends_where_lines_end_and_nowhere_else(tmp_path, end):
+    np.save(tmp_path / "t.npy", ROWS)
+    (tmp_path / "t.ids.txt").write_bytes(end.join(["a", "b\u2028c", "d\x85e", ""]).encode())
+    assert list(read_table(tmp_path / "t.npy").index) == ["a", "b\u2028c", "d\x85e"]
+
+
 @pytest.mark.parametrize(
     ("suffix", "text", "message"),
     [

@@ -46,20 +46,34 @@ def _refuse_what_no_stage_follows(table: dict[str, Any], flags: Sequence[str]) -
     """
     stages = table.get("stages") or []
     for flag in (word.partition("=")[0] for word in flags if stages and word.startswith("--")):
-        section, _, key = flag[2:].replace("-", "_").partition(".")
-        key = key.partition(".")[0]
-        own = section == "training" and key == "steps"
-        if own or (section in STAGED and all(key in stage.get(section, {}) for stage in stages)):
-            there = "--stages.0.steps" if own else f"--stages.0.{section}.{key}"
-            if own and stages[0].get("epochs") is not None:
-                there = "--stages.0.epochs"
+        path = flag[2:].replace("-", "_").split(".")
+        length = path[:2] == ["training", "steps"]
+        held = [_held(table, stage, path) for stage in stages]
+        if length or all(held):
+            there = f"--stages.0.{'.'.join(path)}"
+            if length:
+                there = "--stages.0.epochs" if stages[0].get("epochs") is not None else "--stages.0.steps"
             raise ConfigError(
                 Text(
-                    f"{flag} would change nothing: each [[stages]] has its own {'length' if own else key}",
-                    f"{flag} 不起作用：每个 [[stages]] 有自己的{'长度' if own else ' ' + key}",
+                    f"{flag} would change nothing: each [[stages]] has its own {'length' if length else held[0]}",
+                    f"{flag} 不起作用：每个 [[stages]] 有自己的{'长度' if length else f' {held[0]}'}",
                 ),
                 Text(f"{there} is the first stage's", f"第一个阶段的是 {there}"),
             )
+
+
+def _held(table: dict[str, Any], stage: dict[str, Any], path: list[str]) -> str | None:
+    """The key of `stage` that stands in the place of what a flag sets at `path`; None where the stage follows it. A
+    table of a stage's is merged with the recipe's, one level deep, unless it names a kind or function."""
+    section, own = path[0], stage.get(path[0])
+    if section not in STAGED or len(path) < 2 or not isinstance(own, dict) or path[1] not in own:
+        return None
+    value, base = own[path[1]], table[section][path[1]]
+    if not isinstance(value, dict) or not isinstance(base, dict) or {"kind", "function"} & value.keys():
+        return path[1]
+    if len(path) == 2:  # a whole table is set
+        return path[1] if base.keys() <= value.keys() else None
+    return f"{path[1]}.{path[2]}" if path[2] in value else None
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from anygrpo.errors import DataError
 from anygrpo.selection import pointers
 from anygrpo.selection.entries import queries_in
-from anygrpo.selection.parts import NAMES, candidate_of, check_score, check_selection
+from anygrpo.selection.parts import NAMES, candidate_of, check_score, check_selection, left_out
 from anygrpo.selection.stored_query import Candidate, StoredFile, StoredQuery
 from anygrpo.selection.tables import key
 from anygrpo.spoken import Text
@@ -51,6 +51,7 @@ def read_stored(path: str | Path, index: str = "auto") -> StoredFile:
     )
     layout = layouts.pop() if len(layouts) == 1 else "mixed"
     notes = [*passed_over, *_named_otherwise(table), *_reading_notes(rows, readings, len(legacy))]
+    notes += left_out(row for entry in others.values() for row in entry["pointer_candidates"])
     return StoredFile(layout, meanings.pop() if len(meanings) == 1 else "both", queries, tuple(notes))
 
 

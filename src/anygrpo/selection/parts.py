@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from anygrpo.errors import DataError
@@ -36,27 +37,42 @@ def candidate_of(qid: str, row: dict[str, Any], selection: tuple[int, ...]) -> C
         name = next((n for n in names if row.get(n) is not None), None)
         if name is not None and not failed:
             parts[part] = check_score(qid, name, part, row[name])
-    for name in ("logprob_score", "temperature", "beam_rank"):
-        value = row.get(name)
-        if value is not None and not _number(value):
-            raise DataError(
-                Text(
-                    f"query {qid!r}: {name} = {value!r} is no finite number",
-                    f"查询 {qid!r}：{name} = {value!r} 不是有限的数",
-                ),
-                Text("leave it out where it is not known", "不知道的请不要写"),
-            )
+    log_prob = _read(row.get("logprob_score"))
+    if log_prob is None and row.get("logprob_score") is not None:
+        said = row["logprob_score"]
+        raise DataError(
+            Text(
+                f"query {qid!r}: logprob_score = {said!r} is no finite number",
+                f"查询 {qid!r}：logprob_score = {said!r} 不是有限的数",
+            ),
+            Text("leave it out where it is not known", "不知道的请不要写"),
+        )
     return Candidate(
         selection,
         str(row.get("gen_method") or ""),
         parts,
-        row.get("logprob_score"),
-        row.get("temperature"),
-        row.get("beam_rank"),
+        log_prob,
+        _read(row.get("temperature")),
+        _read(row.get("beam_rank")),
         row.get("vqa_pred_answer"),
         failed,
         judged_by,
     )
+
+
+def left_out(rows: Iterable[Any]) -> list[str]:
+    """A sentence for each of temperature and beam_rank that is no number in some rows of `pointer_candidates`."""
+    said: dict[str, list[Any]] = {"temperature": [], "beam_rank": []}
+    for row in rows:
+        for name, values in said.items():
+            value = row.get(name) if isinstance(row, dict) else None
+            if value is not None and _read(value) is None:
+                values.append(value)
+    return [
+        f"{name} is no number in {len(values)} candidates ({str(values[0])[:40]!r}), and was left out there"
+        for name, values in said.items()
+        if values
+    ]
 
 
 def check_selection(qid: str, selection: tuple[int, ...]) -> None:
@@ -118,6 +134,19 @@ def check_score(qid: str, name: str, part: str, value: Any) -> float:
             Text("scale it", "请缩放"),
         )
     return float(value)
+
+
+def _read(value: Any) -> Any:
+    """A finite number, from its text too; None for what is none."""
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            try:
+                value = float(value)
+            except ValueError:
+                return None
+    return value if _number(value) else None
 
 
 def _number(value: Any) -> bool:

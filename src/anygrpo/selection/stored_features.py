@@ -30,8 +30,22 @@ class StoredFeatures:
                 Text("one encoder for both: the policy compares them", "两者应使用同一编码器：策略要比较它们"),
             )
         self.one_space = (config.ids or ("two" if two else "one")) == "one"
+        if two:
+            self._check_not_exchanged(queries)
         if self.one_space:
             _check_one_space(queries)
+
+    def _check_not_exchanged(self, queries: Mapping[str, StoredQuery]) -> None:
+        """Raises: DataError: of no query is there an embedding, and all lie in the table of candidates."""
+        ids = [key(query.id) for query in queries.values()]
+        if ids and not any(i in self.queries.index for i in ids) and all(i in self.candidates.index for i in ids):
+            raise DataError(
+                Text(
+                    f"{self.queries.path} holds no embedding of {ids[0]!r}, and {self.candidates.path} does",
+                    f"{self.queries.path} 中没有 {ids[0]!r} 的嵌入，而 {self.candidates.path} 中有",
+                ),
+                Text("the tables of queries and of candidates are exchanged", "查询表和候选表写反了"),
+            )
 
     def prompt(self, query: StoredQuery) -> Prompt:
         """The prompt of a query: features of itself and its pool; the query itself is excluded where ids are shared.
@@ -40,14 +54,6 @@ class StoredFeatures:
             DataError: an id without an embedding.
         """
         own = Text(f"query {query.id!r}", f"查询 {query.id!r}")
-        if key(query.id) not in self.queries.index and key(query.id) in self.candidates.index:
-            raise DataError(
-                Text(
-                    f"{self.queries.path} holds no embedding of {query.id!r}, and {self.candidates.path} does",
-                    f"{self.queries.path} 中没有 {query.id!r} 的嵌入，而 {self.candidates.path} 中有",
-                ),
-                Text("the tables of queries and of candidates are exchanged", "查询表和候选表写反了"),
-            )
         excluded = [i for i, name in enumerate(query.pool) if self.one_space and str(name) == query.id]
         return {
             "id": query.id,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anygrpo.errors import DataError
-from anygrpo.files import json_value
+from anygrpo.files import json_value, lines_of
 from anygrpo.spoken import Text
 
 _OWN_IDS = (
@@ -96,7 +96,7 @@ def read_npy(path: Path) -> tuple[list[Any] | None, Any]:
                     return np.load(beside, allow_pickle=False).tolist(), rows
                 text = beside.read_text(encoding="utf-8-sig")
                 if suffix == ".ids.txt":
-                    return text.rstrip("\r\n").splitlines(), rows
+                    return [line.removesuffix("\r") for line in lines_of(text.rstrip("\r\n"))], rows
                 return _ids_of(beside, json_value(text)), rows
             except (ValueError, OSError, EOFError, BadZipFile) as error:
                 raise DataError(
@@ -116,7 +116,9 @@ def _ids_of(path: Path, said: Any) -> list[Any]:
     if isinstance(said, dict):
         every = list(range(len(said)))
         by_value = (
-            sorted(said, key=lambda k: said[k]) if sorted(map(key, said.values())) == sorted(map(str, every)) else []
+            sorted(said, key=lambda k: int(key(said[k])))
+            if sorted(map(key, said.values())) == sorted(map(str, every))
+            else []
         )
         by_key = [said[str(i)] for i in every] if sorted(said) == sorted(map(str, every)) else []
         if by_value and by_key and [*map(key, by_value)] != [*map(key, by_key)]:
