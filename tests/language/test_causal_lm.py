@@ -164,11 +164,39 @@ def test_a_plan_keeps_groups_together_within_the_budget():
         "group": torch.tensor([0, 0, 1, 1, 2]),
         "prompt_lengths": torch.tensor([10, 10, 10, 10, 50]),
         "completion_lengths": torch.tensor([5, 5, 8, 8, 9]),
+        "prompt_ids": torch.tensor([3, 3, 4, 4, 5])[:, None].expand(5, 50),
     }
     assert [x.tolist() for x in p.plan(rows, 99)] == [[0, 1], [2, 3], [4]]
     assert [x.tolist() for x in p.plan(rows, 1)] == [[0], [1], [2], [3], [4]]
+    assert p.scorer.tokens(rows) == 10 + 5 + 5 + 10 + 8 + 8 + 50 + 9
     p.scorer.ability = Ability(False)
     assert [x.tolist() for x in p.plan(rows, 99)] == [[0, 1], [2], [3], [4]]
+    assert p.scorer.tokens(rows) == 2 * 15 + 2 * 18 + 59
+
+
+def opened(prompts: int, group: int, opening: int, own: int, completion: int) -> dict[str, torch.Tensor]:
+    """Rows of prompts that begin with the same `opening` tokens and have `own` more."""
+    common, more = torch.arange(opening) % 40 + 5, torch.arange(prompts)[:, None] % 40 + 5
+    ids = torch.cat([common.expand(prompts, -1), more, more.expand(-1, own - 1)], 1)
+    rows = prompts * group
+    return {
+        "prompt_ids": ids.repeat_interleave(group, 0), "prompt_lengths": torch.full((rows,), opening + own),
+        "completion_ids": torch.full((rows, completion), 7), "completion_lengths": torch.full((rows,), completion),
+        "group": torch.arange(prompts).repeat_interleave(group),
+    }  # fmt: skip
+
+
+def test_an_opening_counts_once_in_each_block_of_a_plan():
+    """Two groups count 60 + 2 (5 + 2 x 10) = 110 tokens; where each row is computed alone, a row counts 75."""
+    p, rows = policy(token_budget=110), opened(6, 2, opening=60, own=5, completion=10)
+    assert [x.tolist() for x in p.plan(rows, 99)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert p.scorer.tokens(rows) == 60 + 6 * 25
+    assert [len(x) for x in p.scorer.plan(rows, 99, 109)] == [2] * 6
+    assert [len(x) for x in p.scorer.plan(rows, 99, 60 + 6 * 25)] == [12]
+    assert [len(x) for x in p.scorer.plan(rows, 99, 84)] == [1] * 12  # no group fits: row by row
+    p.scorer.ability = Ability(False)
+    assert [len(x) for x in p.plan(rows, 99)] == [1] * 12
+    assert p.scorer.tokens(rows) == 12 * 75
 
 
 def test_entropy_and_exact_kl():

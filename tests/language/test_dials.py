@@ -7,6 +7,7 @@ import tiny
 import torch
 
 from anygrpo.language import dials
+from anygrpo.language.compute.capability import Ability
 from anygrpo.language.dials import Block, choose
 
 
@@ -139,6 +140,40 @@ def test_the_budget_decides_the_blocks(budget, blocks):
     for odd in ("x", -1, 0, 1.5, None, [2], True):  # a file of the run's folder may hold anything
         policy.speed = {"token_budget": odd}
         assert len(policy.plan(rows, 32)) == blocks
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_chosen_budget_holds_as_answers_grow_behind_an_opening(shared, monkeypatch):
+    """A byte for each token computed, and each row's last, whose log-prob is; 700 fit. Answers grow from 4 to 40."""
+    from test_causal_lm import opened, policy
+
+    p = policy(max_new_tokens=40)
+    if not shared:
+        p.scorer.ability = Ability(False)
+    passes = []
+    p.weights.training_model().get_input_embeddings().register_forward_hook(
+        lambda module, given, out: passes.append(given[0].numel())
+    )
+
+    def passed(policy, rows):
+        passes.clear()
+        with torch.no_grad():
+            policy.evaluate(rows, slice(None))
+        computed = passes[0] + len(rows["group"])
+        return 1 + computed * 1e-3, computed
+
+    monkeypatch.setattr(dials, "_passed", passed)
+    monkeypatch.setattr(dials, "SPARE", 1.0)
+    monkeypatch.setattr(dials, "STEP", 1)
+    monkeypatch.setattr(dials, "free_bytes", lambda: 700)
+    choice, _ = dials.settle_blocks(p, opened(16, 2, opening=60, own=3, completion=4), 0)
+    # 60 + n (3 + 2 x 4) of n groups; where each row is computed alone, 2 n (60 + 3 + 4).
+    assert [b.tokens for b in choice.trials] == ([71, 82, 104, 148, 236] if shared else [134, 268, 536])
+    assert all(b.tokens == b.peak for b in choice.trials)
+    for length in (4, 12, 40):
+        rows = opened(16, 2, 60, 3, length)
+        for part in p.scorer.plan(rows, 99, choice.tokens):
+            assert passed(p, {name: x[part] for name, x in rows.items()})[1] <= 700
 
 
 def test_on_a_cpu_nothing_is_tried():

@@ -162,20 +162,19 @@ def settle_blocks(policy: CausalLM, samples: Tree, beside: int) -> tuple[Choice,
     Args:
         beside: bytes that the optimizer will take and has not taken yet.
     """
-    groups, lengths = RowLengths.of(samples).groups(), RowLengths.of(samples)
-    per_group = [lengths.prompt[rows[0]] + len(rows) * policy.config.max_new_tokens for rows in groups]
+    groups, scorer = RowLengths.of(samples).groups(), policy.scorer
+    longest = torch.full_like(samples["completion_lengths"], policy.config.max_new_tokens)
     free = free_bytes()
     room = int(SPARE * free) - beside
 
     def trial(count: int) -> Block:
         rows = [i for members in groups[:count] for i in members]
-        tokens = sum(lengths.completion[i] for i in rows) + sum(lengths.prompt[m[0]] for m in groups[:count])
         part = {name: x[torch.tensor(rows, device=x.device)] for name, x in samples.items()}
         _passed(policy, part)  # the first pass of a size prepares what later ones find
         seconds, peak = _passed(policy, part)
-        return Block(tokens, seconds, peak)
+        return Block(scorer.tokens(part), seconds, peak)  # as the plan counts that keeps the budget
 
-    return choose(len(groups), trial, room, sum(per_group)), free
+    return choose(len(groups), trial, room, scorer.tokens({**samples, "completion_lengths": longest})), free
 
 
 def _passed(policy: CausalLM, rows: Tree) -> tuple[float, int]:

@@ -101,6 +101,12 @@ def even_hidden(model: nn.Module, samples: Tree, targets: Targets, paths: Paths)
     return torch.cat(parts)
 
 
+def shared_opening(samples: Tree, lengths: RowLengths, groups: list[list[int]]) -> int:
+    """How many tokens the prompts of these groups begin with that `shared_hidden` computes once."""
+    firsts = [members[0] for members in groups]
+    return opening_of([ids[: lengths.prompt[i]] for ids, i in zip(samples["prompt_ids"][firsts].tolist(), firsts)])
+
+
 def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     """[m, H] with each group's prompt computed once, an opening that all share too, and nothing padded. Rows may come
     in any order."""
@@ -110,7 +116,7 @@ def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     firsts = [members[0] for members in groups]
     sizes = [lengths.prompt[i] for i in firsts]
     prompts = samples["prompt_ids"][firsts]
-    opening = opening_of([ids[:n] for ids, n in zip(prompts.tolist(), sizes)])
+    opening = shared_opening(samples, lengths, groups)
     layout = pack(sizes, fed, device, opening)
     pieces = [prompts[0, :opening], *(ids[opening:n] for ids, n in zip(prompts, sizes))]
     before = [0] * len(lengths.group)  # packed index of the state that predicts a row's first completion token,
@@ -124,6 +130,21 @@ def shared_hidden(model: nn.Module, samples: Tree, targets: Targets) -> Tensor:
     hidden = forward(model, torch.cat(pieces), layout.positions, Packed(layout))
     start = torch.tensor([before, after], device=device)[:, targets.row]
     return hidden.index_select(0, torch.where(targets.decision == 0, start[0], start[1] + targets.decision - 1))
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Tokens that rows count in a block: `opening` once, of each group's prompt what follows it, and each row's own.
+
+    Attributes:
+        groups: rows that share a prompt. prompts: tokens of it, opening included; 0 where each row has its own.
+        own: of each row of each group.
+    """
+
+    groups: list[list[int]]
+    opening: int
+    prompts: list[int]
+    own: list[list[int]]
 
 
 class Scorer:
@@ -160,22 +181,35 @@ class Scorer:
     def plan(self, samples: Tree, rows: int, budget: int) -> list[Tensor]:
         """Indices of rows to score together: at most `rows` of them and, where one row allows, `budget` tokens.
 
-        Rows of a group stay together where they fit, and a shared prompt counts once.
+        Rows of a group stay together where they fit. A shared prompt counts once, and so does in each block the opening
+        that all prompts of `samples` share.
         """
-        lengths = RowLengths.of(samples)
-        fits = self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
-        shared = fits and self.paths.form is not None
-        parts, used = [[]], 0
-        for members in lengths.groups():
-            own = [lengths.completion[i] + (0 if shared else lengths.prompt[i]) for i in members]
-            prompt = lengths.prompt[members[0]] if shared else 0
-            whole = prompt + sum(own)
-            if whole <= budget < used + whole:
-                parts, used = [*parts, []], 0
-            used += prompt
+        counts = self._counts(samples)
+        parts, used = [[]], counts.opening
+        for members, prompt, own in zip(counts.groups, counts.prompts, counts.own):
+            beside = prompt - counts.opening + sum(own)
+            if counts.opening + beside <= budget < used + beside:
+                parts, used = [*parts, []], counts.opening
+            used += prompt - counts.opening
             for i, cost in zip(members, own):
                 if parts[-1] and (used + cost > budget or len(parts[-1]) == rows):
                     parts, used = [*parts, []], prompt
                 parts[-1].append(i)
                 used += cost
         return [torch.tensor(part) for part in parts if part]
+
+    def tokens(self, samples: Tree) -> int:
+        """Of all rows as one block, as `plan` counts them."""
+        counts = self._counts(samples)
+        return counts.opening + sum(p - counts.opening + sum(own) for p, own in zip(counts.prompts, counts.own))
+
+    def _counts(self, samples: Tree) -> _Counts:
+        lengths = RowLengths.of(samples)
+        groups, fits = lengths.groups(), self.ability.fits(max(map(sum, zip(lengths.prompt, lengths.completion))))
+        if not (fits and self.paths.form is not None):
+            own = [[lengths.prompt[i] + lengths.completion[i] for i in members] for members in groups]
+            return _Counts(groups, 0, [0] * len(groups), own)
+        return _Counts(
+            groups, shared_opening(samples, lengths, groups), [lengths.prompt[members[0]] for members in groups],
+            [[lengths.completion[i] for i in members] for members in groups],
+        )  # fmt: skip
