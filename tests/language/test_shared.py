@@ -99,7 +99,9 @@ class WideLanes(kernels.CpuFlash):
 
 
 @pytest.mark.parametrize(
-    "kernel", [kernels.CpuFlash(), kernels.Written(), WideLanes()], ids=["fused", "written", "wide"]
+    "kernel",
+    [kernels.CpuFlash(), kernels.Written(), kernels.Written(held=30), WideLanes()],
+    ids=["fused", "written", "in parts", "wide"],
 )
 @pytest.mark.parametrize(
     ("prompts", "rows", "opening"),
@@ -124,6 +126,23 @@ def test_attention_and_its_gradients_are_exact(kernel, prompts, rows, opening, m
             torch.autograd.grad(ours, (q, k, v), direction.to(dtype)), torch.autograd.grad(theirs, oracle, direction)
         ):
             torch.testing.assert_close(a.double(), b, atol=10 * tolerance, rtol=0)
+
+
+def test_what_the_written_formula_holds_is_bounded(monkeypatch):
+    """An opening of 50 tokens and 20 prompts that follow it: 2 lanes x 2 x 140 queries x 50 keys are 28,000 scores."""
+    noted, scores = [], kernels.Written._scores
+    monkeypatch.setattr(kernels.Written, "_scores", lambda *given: noted.append(scores(*given)) or noted[-1])
+    layout = pack([54] * 20, [[2, 1]] * 20, opening=50)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(h, layout.tokens, 8, dtype=torch.float64, requires_grad=True) for h in (4, 2, 2))
+    made = []
+    for held in (10**6, 1000):
+        monkeypatch.setattr(attention, "kernel_for", lambda q, held=held: kernels.Written(held))
+        out = shared_attention(q, k, v, layout, 0.3)
+        made.append((out, *torch.autograd.grad(out.square().sum(), (q, k, v))))
+        assert max(s.numel() for s in noted) == (28_000 if held > 28_000 else 1000)
+        noted.clear()
+    torch.testing.assert_close(*made, atol=1e-12, rtol=0)
 
 
 class OneByOne:

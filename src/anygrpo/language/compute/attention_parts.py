@@ -6,6 +6,7 @@ All take [B, n, D] (heads are part of B) and return [B, n, D] and [B, n].
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -101,8 +102,19 @@ class CudaFlash:
         return dq[:, 0], dk[:, 0], dv[:, 0]
 
 
+HELD = 2**26
+"""Scores that the written formula holds at once: 256 MiB in float32."""
+
+
 class Written:
-    """The formula itself, for types and devices without a fused kernel. Holds [B, n, m] for a moment."""
+    """The formula itself, for types and devices without a fused kernel.
+
+    Args:
+        held: scores [B, some of n, m] held at once, at least those of one query; some three tensors of them live.
+    """
+
+    def __init__(self, held: int = HELD) -> None:
+        self.held = held
 
     def lanes(self, heads: int, key_heads: int) -> int:
         return key_heads
@@ -110,25 +122,44 @@ class Written:
     def lse_dtype(self, q: Tensor) -> torch.dtype:
         return torch.float64 if q.dtype == torch.float64 else torch.float32
 
-    def _scores(self, q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
+    def _parts(self, q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice]]:
+        """(some of the queries, the keys that they may see)."""
+        n, m = q.shape[1], k.shape[1]
+        size = max(self.held // max(len(q) * m, 1), 1)
+        for start in range(0, n, size):
+            end = min(start + size, n)
+            yield slice(start, end), slice(0, min(end, m) if causal else m)
+
+    def _scores(self, q: Tensor, k: Tensor, causal: bool, scale: float, first: int) -> Tensor:
+        """[B, n, m] of queries of which the first is number `first` of its sequence."""
         s = (q @ k.transpose(1, 2)).to(self.lse_dtype(q)) * scale
         if causal:
-            past = torch.ones(s.shape[1:], dtype=torch.bool, device=s.device).tril()
+            past = torch.ones(s.shape[1:], dtype=torch.bool, device=s.device).tril(first)
             s = s.masked_fill(~past, float("-inf"))
         return s
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-        s = self._scores(q, k, causal, scale)
-        lse = s.logsumexp(-1)
-        return (s - lse[..., None]).exp().to(v.dtype) @ v, lse
+        out, lse = v.new_empty(*q.shape[:2], v.shape[2]), q.new_empty(q.shape[:2], dtype=self.lse_dtype(q))
+        for at, seen in self._parts(q, k, causal):
+            s = self._scores(q[:, at], k[:, seen], causal, scale, at.start)
+            lse[:, at] = s.logsumexp(-1)
+            out[:, at] = (s - lse[:, at, None]).exp().to(v.dtype) @ v[:, seen]
+        return out, lse
 
     def backward(
         self, g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        p = (self._scores(q, k, causal, scale) - lse[..., None]).exp()
-        dp = (g @ v.transpose(1, 2)).to(p.dtype) - (g * out).sum(-1, keepdim=True)
-        ds = (p * dp * scale).to(q.dtype)
-        return ds @ k, ds.transpose(1, 2) @ q, p.to(g.dtype).transpose(1, 2) @ g
+        wide = self.lse_dtype(q)  # sums over parts
+        dq, dk, dv = torch.empty_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        for at, seen in self._parts(q, k, causal):
+            here, there, gg = q[:, at], k[:, seen], g[:, at]
+            p = (self._scores(here, there, causal, scale, at.start) - lse[:, at, None]).exp()
+            dp = (gg @ v[:, seen].transpose(1, 2)).to(p.dtype) - (gg * out[:, at]).sum(-1, keepdim=True)
+            ds = (p * dp * scale).to(q.dtype)
+            dq[:, at] = ds @ there
+            dk[:, seen] += ds.transpose(1, 2) @ here
+            dv[:, seen] += p.to(g.dtype).transpose(1, 2) @ gg
+        return dq, dk.to(k.dtype), dv.to(v.dtype)
 
 
 _CPU, _CUDA, _WRITTEN = CpuFlash(), CudaFlash(), Written()
