@@ -1,5 +1,6 @@
 """Out of the house and back: each format loaded by the plain library, a lie found, and every way to start again."""
 
+import copy
 import json
 import runpy
 import shutil
@@ -16,10 +17,12 @@ from anygrpo.errors import ConfigError, DataError, TrainingError
 from anygrpo.language import export as exporting
 from anygrpo.language.apply import apply
 from anygrpo.language.build import build
+from anygrpo.language.compute.pictures import FIRST
 from anygrpo.language.export import export
 from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config
 from anygrpo.language.objects import causal_lm
+from anygrpo.language.ruler import _without_adapters
 from anygrpo.language.settings import CausalLMConfig, LoraConfig
 from anygrpo.models import loading
 
@@ -90,29 +93,82 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
         torch.testing.assert_close(log_probs(again, rollout), log_probs(made, rollout), atol=2e-5, rtol=0)
 
 
-def test_merged_in_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path):
-    """Twice the distance of what the library merges itself from float32 base and adapters, over the likeliest tokens at
-    each place: rounding of merged weights is in it, and nothing of the folder."""
+@pytest.mark.parametrize("format", ["merged", pytest.param("peft", marks=pytest.mark.slow)])
+def test_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path, format):
+    """Twice the distance of what the library merges itself from float32 base and adapters; of a folder of adapters, of
+    what we added, rounded. Both over the tokens that the policy is compared at: the 64 likeliest at each place."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     made = policy(base, dtype="bfloat16")
     export(made, tmp_path / "peft", "peft", PROMPTS)
-    export(made, tmp_path / "merged", "merged", PROMPTS)
+    if format == "merged":
+        export(made, tmp_path / "merged", "merged", PROMPTS)
     load = AutoModelForCausalLM.from_pretrained
     wide = PeftModel.from_pretrained(load(base, dtype=torch.float32), str(tmp_path / "peft")).eval()
-    own = PeftModel.from_pretrained(load(base, dtype=torch.bfloat16), str(tmp_path / "peft"))
-    narrow = own.merge_and_unload().eval()
+    narrow = PeftModel.from_pretrained(load(base, dtype=torch.bfloat16), str(tmp_path / "peft"))
+    if format == "merged":
+        narrow = narrow.merge_and_unload().eval()
+    else:
+        wide = PeftModel.from_pretrained(load(base, dtype=torch.bfloat16).float(), str(tmp_path / "peft"))
+        wide = wide.merge_and_unload().eval()
+        narrow = copy.deepcopy(wide).bfloat16()
+        narrow.model.rotary_emb = wide.model.rotary_emb
     ids = made.prompts.encode(PROMPTS, exporting.NEW)
-    rows, _, _ = exporting._own_answers(made, ids)
+    rows, own, tokens, answers = exporting._own_answers(made, ids)
     gaps = []
-    for row in map(torch.tensor, rows):
+    for row, asked, said in zip(rows, map(torch.tensor, tokens), map(torch.tensor, own)):
+        assert asked.shape == said.shape == (len(row) - 1, 64)
         with torch.no_grad():
-            one, two = (m(input_ids=row[None]).logits[0].float().log_softmax(-1) for m in (wide, narrow))
-        gaps.append((one - two).gather(1, one.topk(min(64, one.shape[-1])).indices).abs().max())
-    told = json.loads((tmp_path / "merged" / "export.json").read_text())
+            one, two = (m(input_ids=torch.tensor([row])).logits[0, :-1].float().log_softmax(-1) for m in (wide, narrow))
+        gaps.append((one - two).gather(1, asked).abs().max())
+        assert (one.gather(1, asked) - said).abs().max() < gaps[-1] * 2
+    assert [row[-len(answer) :] for row, answer in zip(rows, answers)] == answers
+    told = json.loads((tmp_path / format / "export.json").read_text())
     assert told["limit"] == pytest.approx(2 * float(max(gaps)), rel=1e-4)
     assert told["limit"] > 1e-3
+
+
+def test_the_places_compared_in_a_narrow_type():
+    assert exporting._start([1, 2, 3, 4, 5], 3) == 1  # all that anything is said of
+    assert exporting._start([1] * 100, 90) == 100 - 64
+    assert exporting._start([1] * 100, 20) == 20  # the whole answer
+    assert exporting._start([1, FIRST, FIRST, 2, 3, 4], 5) == 3  # no picture is cut apart
+
+
+def test_an_adapter_that_pefts_own_writing_leaves_out_is_found(base, tmp_path, monkeypatch):
+    """Of a small training, in the folder and in whatever else PEFT writes: they agree with each other."""
+    from peft import PeftModel
+    from safetensors.torch import load_file, save_file
+
+    made, write = policy(base, moved=0.02, dtype="bfloat16"), PeftModel.save_pretrained
+
+    def without_one(self, folder, **given):
+        write(self, folder, **given)
+        file = Path(folder) / "adapter_model.safetensors"
+        weights = load_file(file)
+        name = next(n for n in weights if "lora_B" in n and "down_proj" in n)
+        save_file({n: x for n, x in weights.items() if n != name}, file, metadata={"format": "pt"})
+
+    monkeypatch.setattr(PeftModel, "save_pretrained", without_one)
+    monkeypatch.setattr(exporting.subprocess, "run", here)
+    with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
+        export(made, tmp_path / "out", "peft", PROMPTS)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_base_that_happens_to_have_equal_ends_is_tied_only_where_its_config_says_so(tmp_path):
+    """The copy that adapters on a model in memory are checked on."""
+    model = tiny.model("llama")
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.model.embed_tokens.weight.detach().clone())
+    made = causal_lm(model, tiny.tokenizer(), max_new_tokens=6, device="cpu", threads=1)
+    copied = _without_adapters(made)
+    assert copied.lm_head.weight is not copied.model.embed_tokens.weight
+    model.config.tie_word_embeddings = True
+    copied = _without_adapters(made)
+    assert copied.lm_head.weight is copied.model.embed_tokens.weight
+    assert copied.config is not made.weights.base.config
 
 
 def begun(start, base, tmp_path, **given):

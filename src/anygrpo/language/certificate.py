@@ -42,22 +42,11 @@ def said_of(model, spec):
 
 
 def log_probs(model, spec):
-    """Of each answer's tokens."""
+    """[places, asked] of the asked ids (`spec["tokens"]`) at each row's last places, a tensor for each row."""
     out = []
-    for row, prompt, said in zip(spec["rows"], spec["prompts"], said_of(model, spec)):
-        start = len(prompt)
-        out.append(said[start - 1 : len(row) - 1].gather(1, torch.tensor(row)[start:, None])[:, 0].tolist())
+    for row, asked, said in zip(spec["rows"], spec["tokens"], said_of(model, spec)):
+        out.append(said[len(row) - 1 - len(asked) : len(row) - 1].gather(1, torch.tensor(asked)))
     return out
-
-
-def likeliest(model, spec):
-    """(ids, log-probs) [positions, 64] of the likeliest tokens at each place of each row."""
-    found = [said.topk(min(64, said.shape[-1])) for said in said_of(model, spec)]
-    return [top.indices for top in found], [top.values for top in found]
-
-
-def at(model, spec, ids):
-    return [said.gather(1, tokens) for said, tokens in zip(said_of(model, spec), ids)]
 
 
 def greedy(model, spec, number):
@@ -90,16 +79,20 @@ def rounded(model, dtype):
 def measured(spec, dtype):
     """(what the narrow type costs in the library on the trained numbers; how far the folder, as float32, is from them).
 
-    Both over the likeliest tokens at each place: a type's step at a logit is met by few of the answers' tokens. The
-    library merges adapters by itself where a merged folder is judged: no pass of the ruler is the folder's.
+    Both over the tokens that the policy is compared at. The library merges adapters by itself where a merged folder is
+    judged: no pass of the ruler is the folder's.
     """
-    other, merges = spec | spec["wide"], spec["format"] != "peft" and spec["wide"]["format"] == "peft"
+    other, adapters = spec | spec["wide"], spec["wide"]["format"] == "peft"
+    merges = adapters and spec["format"] != "peft"
     merged: Any = lambda model: model.merge_and_unload() if merges else model  # noqa: E731
-    ids, wide = likeliest(load(other, torch.float32), spec)
-    own = gap(wide, at(merged(load(other, dtype)), spec, ids))
-    if spec["format"] != "peft":  # what it may hold: the base of the narrow type and the training, added and cast once
-        wide = at(rounded(merged(rounded(load(other, torch.float32), dtype)), dtype), spec, ids)
-    return own, gap(wide, at(load(spec, torch.float32), spec, ids))
+    wide = log_probs(load(other, torch.float32), spec)
+    own = gap(wide, log_probs(merged(load(other, dtype)), spec))
+    if spec["format"] == "peft":  # its base may be wider in its folder than in training
+        folder = load(spec, torch.float32) if adapters else load(spec, dtype).float()
+        return own, gap(wide, log_probs(folder, spec))
+    # What it may hold: the base of the narrow type and the training, added and cast once.
+    wide = log_probs(rounded(merged(rounded(load(other, torch.float32), dtype)), dtype), spec)
+    return own, gap(wide, log_probs(load(spec, torch.float32), spec))
 
 
 def main():
@@ -112,7 +105,8 @@ def main():
     dtype = getattr(torch, spec["dtype"])
     with torch.no_grad():
         model = load(spec, dtype)
-        said = {"log_probs": log_probs(model, spec), "transformers": transformers.__version__, "peft": peft.__version__}
+        found = [row.tolist() for row in log_probs(model, spec)]
+        said = {"log_probs": found, "transformers": transformers.__version__, "peft": peft.__version__}
         said["greedy"] = [greedy(model, spec, number) for number in range(len(spec["prompts"]))]
         del model
         said["own_gap"], said["unrounded_gap"] = measured(spec, dtype) if spec["wide"] else (0.0, 0.0)

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from anygrpo.core.device import of_a_child
 from anygrpo.errors import ConfigError, TrainingError
-from anygrpo.language.compute.head import score
+from anygrpo.language.compute.head import BLOCK, score
 from anygrpo.language.compute.log_probs import Targets
-from anygrpo.language.compute.pictures import Pictures
+from anygrpo.language.compute.pictures import FIRST, Pictures
 from anygrpo.language.export_page import model_card
 from anygrpo.language.files import adapter_config, generation_config
 from anygrpo.language.generation import Support
@@ -48,6 +48,9 @@ LIMIT = 1e-4
 _OTHER_SUMS = 1 / 50
 """Share of a type's own loss that is nobody's fault: adapters added in another order (on a GPU) round a few weights the
 other way. Of SmolLM2's 106 million in bfloat16 264 did, and cost 5e-5 nats."""
+
+_PLACES, _COMPARED = 64, 64
+"""Of each row in a narrow type: its last places, and the likeliest tokens compared at each."""
 
 NEW = 12
 """Greedy tokens compared a prompt."""
@@ -137,11 +140,11 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
             `LIMIT` or a fiftieth of that loss as float32; or a greedy token does.
     """
     ids = policy.prompts.encode(prompts, NEW)
-    asked, own, greedy = _own_answers(policy, ids)
+    asked, own, tokens, greedy = _own_answers(policy, ids)
     dtype = str(policy.weights.dtype).removeprefix("torch.")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place, Scratch("export") as scratch:
         question = {"folder": str(folder), "format": format, "dtype": dtype, "rows": asked, "prompts": ids,
-                    "base": base_of(policy, Path(place)) if format == "peft" else None,
+                    "tokens": tokens, "base": base_of(policy, Path(place)) if format == "peft" else None,
                     "wide": ruler(policy, format, Path(place)), "ends": list(policy.prompts.ends),
                     "new": NEW}  # fmt: skip
         said = _asked_apart(question, policy.prompts.pictures, scratch)
@@ -157,10 +160,10 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     return made
 
 
-def _gap(one: list[list[float]], two: list[list[float]]) -> float:
+def _gap(one: list[list[list[float]]], two: list[list[list[float]]]) -> float:
     """The largest difference; NaN where there is one."""
-    gaps = [abs(a - b) for x, y in zip(one, two) for a, b in zip(x, y)]
-    return float(torch.tensor(gaps).max()) if gaps else 0.0
+    gaps = [(torch.tensor(a) - torch.tensor(b)).abs().flatten() for a, b in zip(one, two)]
+    return float(torch.cat(gaps).max()) if gaps else 0.0
 
 
 def _other(made: dict[str, Any]) -> TrainingError:
@@ -180,17 +183,41 @@ def _other(made: dict[str, Any]) -> TrainingError:
     )
 
 
-def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]], list[list[float]], list[list[int]]]:
-    """(rows: prompt and greedy answer, log-probs of each answer's tokens, the answers)."""
+def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]], list[Any], list[Any], list[Any]]:
+    """(rows: prompt and greedy answer; log-probs [places, asked] at each row's last places; the asked ids, alike; the
+    answers).
+
+    Asked is each token of an answer. In a narrow type the likeliest ones in their place, and before the answer too: a
+    type's step at a logit is met by few of the answers' tokens, of few places one draw of the noise is no bound of
+    another, and what the policy and the library lose is comparable over the same tokens alone.
+    """
     rollout = policy.answer(ids, NEW)
-    made, lengths = rollout.ids.tolist(), rollout.lengths.tolist()
-    answers = [row[:n] for row, n in zip(made, lengths)]
-    samples = listed(ids, answers, policy.scorer.device)
-    targets, model = Targets.of(samples, slice(0, max(lengths))), policy.weights.training_model()
-    hidden = policy.scorer.hidden(model, samples, targets)
-    flat = score(hidden, policy.scorer.head(model), targets.token, Support(), targets.decision).log_probs
-    own = [part.tolist() for part in flat.float().cpu().split(lengths)]
-    return [p + a for p, a in zip(ids, answers)], own, answers
+    answers = [row[:n] for row, n in zip(rollout.ids.tolist(), rollout.lengths.tolist())]
+    rows, narrow = [p + a for p, a in zip(ids, answers)], policy.weights.dtype != torch.float32
+    starts = [_start(row, len(p)) if narrow else len(p) for row, p in zip(rows, ids)]
+    said = [row[n:] for row, n in zip(rows, starts)]
+    samples = listed([row[:n] for row, n in zip(rows, starts)], said, policy.scorer.device)
+    targets, model = Targets.of(samples, slice(0, max(map(len, said)))), policy.weights.training_model()
+    hidden, head = policy.scorer.hidden(model, samples, targets), policy.scorer.head(model)
+    if narrow:
+        tops = [_likeliest(head.logits(part)) for part in hidden.split(BLOCK)]
+        own, tokens = (torch.cat(parts) for parts in zip(*tops))
+    else:
+        own = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float()[:, None]
+        tokens = targets.token[:, None]
+    return rows, *([part.tolist() for part in x.cpu().split([*map(len, said)])] for x in (own, tokens)), answers
+
+
+def _start(row: list[int], prompt: int) -> int:
+    """Where the compared places begin: behind a prompt's pictures, the last `_PLACES` or the answer."""
+    shown = max((place for place, token in enumerate(row) if token >= FIRST), default=0)
+    return min(prompt, max(shown + 1, len(row) - _PLACES))
+
+
+def _likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """(log-probs, ids) [n, at most 64] of the likeliest tokens."""
+    top = logits.float().log_softmax(-1).topk(min(_COMPARED, logits.shape[-1]))
+    return top.values, top.indices
 
 
 def _asked_apart(spec: dict[str, Any], pictures: Pictures | None, scratch: Path) -> dict[str, Any]:

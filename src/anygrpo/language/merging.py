@@ -27,11 +27,17 @@ def merged_model(policy: CausalLM, wide: bool = False) -> Any:
         dtype = torch.float32 if wide else weights.dtype
         for name, value in weights.unrounded() if wide else weights.merged():
             bind(made, name, nn.Parameter(value.detach().to(dtype), requires_grad=False))
-    _tie_again(made)
-    config: Any = copy.deepcopy(made.config)
+    return as_the_librarys(made)
+
+
+def as_the_librarys(model: Any) -> Any:
+    """`model`, of which its weights alone are another's still, ready to be written: with a config of its own that names
+    no attention of ours, and its tied pair one again."""
+    config: Any = copy.deepcopy(model.config)
     config._attn_implementation = "sdpa" if config._attn_implementation == "anygrpo" else None
-    made.config = config
-    return made
+    model.config = config
+    _tie_again(model)
+    return model
 
 
 def _unloaded(policy: CausalLM, wide: bool) -> nn.Module:

@@ -15,7 +15,7 @@ from torch import nn
 
 from anygrpo.language.adapters import adapter_layers
 from anygrpo.language.compute.mirror import mirror
-from anygrpo.language.merging import merged_model
+from anygrpo.language.merging import as_the_librarys, merged_model
 from anygrpo.language.policy import CausalLM
 from anygrpo.models.loading import resolve
 from anygrpo.models.origin import origin
@@ -36,16 +36,18 @@ def base_of(policy: CausalLM, place: Path) -> str:
 
 
 def ruler(policy: CausalLM, format: str, place: Path) -> dict[str, Any] | None:
-    """How the library loads the trained numbers, unrounded: base and adapters, or the whole model in float32. None
+    """How the library loads the trained numbers, unrounded: the whole model in float32, or base and adapters. None
     where the policy is in float32 and nothing is rounded.
 
-    Adapters on one end of a tied pair cannot be merged by the library without changing the other end, so of these the
-    whole model is written, as it is of a policy without adapters.
+    A folder of adapters is measured by the whole model, whose adapters we add ourselves: what PEFT's own writing leaves
+    out would be missing from adapters that it wrote here too. A merged folder is measured by base and adapters, which
+    the library adds. Adapters on one end of a tied pair cannot be merged by the library without changing the other
+    end, so of these the whole model is written. A quantized base has no numbers to add to: there its adapters are
+    measured by PEFT's own copy, and what the writing itself loses is not found.
     """
     if policy.weights.dtype == torch.float32:
         return None
-    lora = policy.config.train == "lora"
-    if lora and (format == "peft" or not _on_tied(policy)):
+    if _quantized(policy) or (format == "merged" and not _on_tied(policy)):
         module: Any = policy.weights.module
         with quiet():
             module.save_pretrained(place / "adapters", save_embedding_layers=False)
@@ -62,13 +64,13 @@ def _without_adapters(policy: CausalLM) -> Any:
     except Exception:  # a model that cannot be made without memory
         module: Any = copy.deepcopy(policy.weights.module)
         made = module.unload()
-    made.config = copy.deepcopy(made.config)
-    if made.config._attn_implementation == "anygrpo":
-        made.config._attn_implementation = "sdpa"
-    inner, outer = made.get_input_embeddings(), made.get_output_embeddings()
-    if inner is not None and outer is not None and torch.equal(inner.weight, outer.weight):
-        outer.weight = inner.weight  # the twin holds a tied pair twice
-    return made
+    return as_the_librarys(made)
+
+
+def _quantized(policy: CausalLM) -> bool:
+    """Whether frozen weights are packed, here or in the model's own folder."""
+    model: Any = policy.weights.base
+    return policy.config.quantize != "none" or getattr(model.config, "quantization_config", None) is not None
 
 
 def _on_tied(policy: CausalLM) -> bool:
