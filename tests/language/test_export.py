@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -137,11 +138,12 @@ def test_the_places_compared_in_a_narrow_type():
 
 
 def test_an_adapter_that_pefts_own_writing_leaves_out_is_found(base, tmp_path, monkeypatch):
-    """Of a small training, in the folder and in whatever else PEFT writes: they agree with each other."""
+    """In the folder and in whatever else PEFT writes: they agree with each other. Of a training so small that
+    the type's noise hides it."""
     from peft import PeftModel
     from safetensors.torch import load_file, save_file
 
-    made, write = policy(base, moved=0.02, dtype="bfloat16"), PeftModel.save_pretrained
+    made, write = policy(base, moved=0.01, dtype="bfloat16"), PeftModel.save_pretrained
 
     def without_one(self, folder, **given):
         write(self, folder, **given)
@@ -152,8 +154,12 @@ def test_an_adapter_that_pefts_own_writing_leaves_out_is_found(base, tmp_path, m
 
     monkeypatch.setattr(PeftModel, "save_pretrained", without_one)
     monkeypatch.setattr(exporting.subprocess, "run", here)
-    with pytest.raises(TrainingError, match="differs from the policy: log-probs by"):
+    with pytest.raises(TrainingError) as raised:
         export(made, tmp_path / "out", "peft", PROMPTS)
+    said = re.findall(r"(?:by|allowed) ([\d.e-]+)", str(raised.value))
+    gap, limit, unrounded, least = map(float, said)
+    assert gap < limit
+    assert unrounded > 2 * least
     assert not (tmp_path / "out").exists()
 
 

@@ -205,7 +205,8 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     else:
         own = score(hidden, head, targets.token, Support(), targets.decision).log_probs.float()[:, None]
         tokens = targets.token[:, None]
-    return rows, *([part.tolist() for part in x.cpu().split([*map(len, said)])] for x in (own, tokens)), answers
+    values, asked = ([part.tolist() for part in x.cpu().split([*map(len, said)])] for x in (own, tokens))
+    return rows, values, asked, answers
 
 
 def _start(row: list[int], prompt: int) -> int:
