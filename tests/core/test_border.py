@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -15,7 +16,10 @@ from toys import Bandit, BestArm
 import anygrpo
 from anygrpo.cli.main import main
 from anygrpo.core import border, contract, task_border, user_code
+from anygrpo.core.rollout import Rollout
+from anygrpo.core.task import Scores
 from anygrpo.errors import ConfigError
+from anygrpo.train.folder import read_rows
 
 ROOT = Path(__file__).parents[2]
 HEAD = """
@@ -157,6 +161,17 @@ FAULTS = {
     ),
 }
 TASK_FAULTS = {
+    "prompts of columns": (
+        "def prompts(self, step, count):\n"
+        "        class Columns:\n            def __len__(self): return count\n"
+        "            def __getitem__(self, name): return {}[name]\n        return Columns()",
+        r"Mine\.prompts returned a Columns without items by number \(KeyError",
+    ),
+    "prompts are a dict": (
+        "def prompts(self, step, count): return dict.fromkeys(range(count))",
+        r"Mine\.prompts returned a dict.*a list of",
+    ),
+    "held_out raises": ("def held_out(self): return [][3]", r"Mine\.held_out raised IndexError"),
     "too few prompts": (
         "def prompts(self, step, count): return super().prompts(step, 1)",
         r"Mine\.prompts returned a list of 1",
@@ -340,7 +355,7 @@ LATER = {
         "def prompts(self, s, c): return super().prompts(s, c) if s < 1 or s > 9 else None",
         "prompts",
     ),
-    "a lack of prompts": ("mine", "def prompts(self, s, c): return super().prompts(s, 1 if s == 1 else c)", "prompts"),
+    "a lack of prompts": ("mine", "def prompts(self, s, c): return super().prompts(s, c) if s != 1 else ()", "prompts"),
     "no scores": ("mine", "def score(self, p, o): return super().score(p, o) if later() < 4 else None", "score"),
     "no outputs": ("own", "def decode(self, x): return super().decode(x) if later() < 8 else None", "decode"),
     "no evaluation": ("own", "def evaluate(self, *a): return super().evaluate(*a) if later() < 6 else 3", "evaluate"),
@@ -365,6 +380,40 @@ def test_a_sound_policy_trains_and_the_trial_leaves_no_trace(tmp_path):
     before = torch.random.get_rng_state()
     assert main(recipe(tmp_path)) == 0
     torch.random.set_rng_state(before)
+
+
+NUMPY = """
+    lowest_reward = np.float32(-1)
+    def __init__(self, *a): super().__init__(*a); self.size = np.int64(64)
+    def prompts(self, step, count): return tuple(super().prompts(step, count))
+    def measure(self, *a): return {"eval/mine": np.float32(0.5), "eval/yours": torch.tensor(2.0)}
+    def score(self, *a):
+        s = super().score(*a)
+        valid = torch.ones_like(s.rewards, dtype=torch.bool)
+        valid[0, 0] = False
+        reasons = {(np.int64(0), np.int64(0)): ValueError("why")}
+        return replace(s, valid=valid, reasons=reasons, weights={"hit": np.float32(1)})
+"""
+
+
+def test_numbers_of_numpy_and_tuples_are_as_good_as_pythons(tmp_path):
+    arguments = recipe(tmp_path, mine=NUMPY.strip())
+    path = tmp_path / "own.py"
+    path.write_text(f"import numpy as np\n{path.read_text()}")
+    assert main([*arguments, "--evaluation.every", "1"]) == 0
+    rows, _ = read_rows(tmp_path / "run" / "metrics.jsonl")
+    measured = [row for row in rows if "eval/mine" in row]
+    assert measured
+    assert {(row["eval/mine"], row["eval/yours"]) for row in measured} == {(0.5, 2.0)}
+
+
+def test_reasons_and_weights_are_kept_as_plain_numbers_and_words():
+    one = torch.zeros(1, 2, 1)
+    scores = Scores(one[..., 0], reasons={(np.int64(0), np.int64(1)): KeyError("x")}, weights={"a": np.float32(0.5)})  # type: ignore[dict-item]
+    made = Rollout.of({}, one, one.bool()).scored(scores)
+    assert made.reasons == {(0, 1): "'x'"}
+    assert made.weights == {"a": 0.5}
+    assert [type(x) for x in (*next(iter(made.reasons)), made.weights["a"])] == [int, int, float]
 
 
 def test_what_a_factory_returns_derives_from_the_contract():

@@ -164,3 +164,41 @@ def test_a_policy_that_gives_nothing_to_learn_from_is_named(tmp_path):
     finally:
         type(run.policy).judged = held
         run.close()
+
+
+class Lazy:
+    """Prompts that are made as they are asked for, by number alone."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __len__(self):
+        return len(self.made)
+
+    def __getitem__(self, place: int):
+        return self.made[place.__index__()]
+
+
+@pytest.mark.parametrize("form", [tuple, Lazy])
+def test_prompts_may_be_any_sequence(tmp_path, form):
+    def weights(name, form):
+        run = run_of(tmp_path / name, "--training.steps", "3")
+        task = run.stages[0].task
+        prompts = task.prompts
+        task.prompts = lambda step, count: form(prompts(step, count)) if step < 10 else prompts(step, count)
+        train(run)
+        run.close()
+        return run.policy.net.weight.detach().clone()
+
+    assert torch.equal(weights("as it is", form), weights("list", list))
+
+
+def test_data_may_end_in_a_smaller_step_but_not_in_none(tmp_path):
+    run = run_of(tmp_path / "run", "--training.steps", "3")
+    task = run.stages[0].task
+    prompts = task.prompts
+    task.prompts = lambda step, count: prompts(step, count)[: {1: 3, 2: 0}.get(step)]
+    with pytest.raises(ConfigError, match=r"BestArm\.prompts returned a list of 0.*\n.*8 prompts \(fewer at the end"):
+        train(run)
+    run.close()
+    assert run.samples_seen == (8 + 3) * 8

@@ -115,7 +115,7 @@ class Rollout:
         valid = self.valid if scores.valid is None else self.valid & scores.valid.to(self.valid.device)
         rewards = scores.rewards.to(self.rewards.device, torch.float32)
         finite = torch.isfinite(rewards)
-        reasons = self.reasons | scores.reasons
+        reasons = self.reasons | {(int(p), int(g)): str(why) for (p, g), why in scores.reasons.items()}
         for p, g in (valid & ~finite).nonzero().tolist():
             reasons.setdefault((p, g), "reward is not finite")
         valid = valid & finite
@@ -125,7 +125,7 @@ class Rollout:
             components={name: part.to(rewards) for name, part in scores.components.items()},
             valid=valid,
             reasons=reasons,
-            weights=scores.weights,
+            weights={name: float(weight) for name, weight in scores.weights.items()},
             turn_rewards=self.turn_rewards if scores.parts is None else scores.parts.to(rewards),
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -93,15 +94,22 @@ def _expect_beside(scores: Scores, shape: tuple[int, int], by: str) -> None:
         _refuse(
             fits, by, "parts", found, Text(f"a tensor [P, G, K] = [{p}, {g}, K]", f"张量 [P, G, K] = [{p}, {g}, K]")
         )
-    number = lambda x: isinstance(x, int | float) and math.isfinite(x)  # noqa: E731
-    fits = isinstance(scores.weights, dict) and all(map(number, scores.weights.values()))
+    finite = lambda x: is_number(x) and math.isfinite(x)  # noqa: E731
+    fits = isinstance(scores.weights, Mapping) and all(map(finite, scores.weights.values()))
     _refuse(
         fits, by, "weights", repr(scores.weights)[:60], Text("a dict of name -> finite number", "名称到有限数的字典")
     )
     inside = lambda k: isinstance(k, tuple) and len(k) == 2 and k[0] in range(p) and k[1] in range(g)  # noqa: E731
-    fits = isinstance(scores.reasons, dict) and all(map(inside, scores.reasons))
+    fits = isinstance(scores.reasons, Mapping) and all(map(inside, scores.reasons))
     where = Text(f"a dict of (p, g) -> why, p below {p}, g below {g}", f"(p, g) 到原因的字典，p 小于 {p}，g 小于 {g}")
     _refuse(fits, by, "reasons", repr(scores.reasons)[:60], where)
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is one number: Python's, numpy's, or a tensor of one."""
+    if isinstance(x, int | float):
+        return True
+    return isinstance(x, Real) or (isinstance(x, Tensor) and x.numel() == 1 and not (x.is_complex() or x.is_meta))
 
 
 def _refuse(fits: bool, by: str, name: str, found: str, wanted: Text) -> None:
@@ -166,7 +174,8 @@ class Task(ABC):
 
     @abstractmethod
     def prompts(self, step: int, count: int) -> list[Any]:
-        """`count` training prompts of this step: a pure function of (seed, step, count), so resume is exact."""
+        """`count` training prompts of this step (fewer where the data end, but one): a pure function of (seed, step,
+        count), so resume is exact."""
 
     @abstractmethod
     def held_out(self) -> list[Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 from anygrpo.core.contract import a_kind, called, wrong
-from anygrpo.core.task import Success, Task
+from anygrpo.core.task import Success, Task, is_number
+from anygrpo.core.user_code import described
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
 
@@ -16,12 +18,12 @@ _MEASURES = Text('a dict of name ("eval/...") -> number', '名称（"eval/..."�
 _ATTRIBUTES: tuple[tuple[str, Callable[[Any], bool], Text], ...] = (
     (
         "size",
-        lambda x: isinstance(x, int) and x >= 0,
+        lambda x: hasattr(x, "__index__") and index(x) >= 0,
         Text("a whole number, 0 where it is endless", "整数，无穷时为 0"),
     ),
     (
         "lowest_reward",
-        lambda x: isinstance(x, int | float) and math.isfinite(x),
+        lambda x: is_number(x) and math.isfinite(x),
         Text("a finite number", "有限的数"),
     ),
     ("score_async", lambda x: x is None or callable(x), Text("a method, or None", "方法，或 None")),
@@ -35,8 +37,19 @@ def check_task(task: Task, count: int) -> list[Any]:
     Raises:
         ConfigError: `prompts` or `held_out` is missing, raises, or returns no list of that many.
     """
-    prompts = expect_prompts(task, called(task, "prompts", 0, count), count)
-    held_out(task)
+    given = expect_prompts(task, called(task, "prompts", 0, count), count)
+    try:
+        prompts = [given[i] for i in range(count)]
+    except (LookupError, TypeError) as error:  # a table of columns
+        wrong(
+            task,
+            "prompts",
+            a_kind(given)
+            + Text(f" without items by number ({described(error)})", f"，不能按序号取（{described(error)}）"),
+            Text(f"a list of {count} prompts", f"{count} 个提示的列表"),
+        )
+        raise
+    expect_held_out(task, called(task, "held_out"))
     for name, right, what in _ATTRIBUTES:
         if not right(value := getattr(task, name)):
             place = f"{type(task).__name__}.{name}"
@@ -70,21 +83,47 @@ def check_task(task: Task, count: int) -> list[Any]:
     return prompts
 
 
-def expect_prompts(task: Task, prompts: Any, count: int) -> list[Any]:
-    """The task's prompts of a step. Raises: ConfigError where they are no list of `count`."""
-    if isinstance(prompts, list) and len(prompts) == count:
+def expect_prompts(task: Task, prompts: Any, count: int, fewer: bool = False) -> Sequence[Any]:
+    """The task's prompts of a step, maybe made as they are asked for.
+
+    Args:
+        fewer: there may be less than `count`, as at the end of the data, but one.
+
+    Raises:
+        ConfigError: they are no sequence, or not that many.
+    """
+    ordered = is_sequence(prompts)
+    if ordered and (len(prompts) == count or (fewer and 0 < len(prompts) < count)):
         return prompts
     found = a_kind(prompts)
-    if isinstance(prompts, list):
+    if ordered:
         found += Text(f" of {len(prompts)}", f"，{len(prompts)} 个元素")
-    wrong(task, "prompts", found, Text(f"a list of {count} prompts", f"{count} 个提示的列表"))
+    wanted = Text(f"a list of {count} prompts", f"{count} 个提示的列表")
+    if fewer:
+        wanted += Text(" (fewer at the end of the data, but one)", "（数据末尾可以更少，但至少一个）")
+    wrong(task, "prompts", found, wanted)
     return []
+
+
+def is_sequence(x: Any) -> bool:
+    """Whether it has a length and items by their number: a list, a tuple, a class of the user's own with both."""
+    if isinstance(x, str | bytes | Mapping) or not hasattr(type(x), "__getitem__"):
+        return False
+    try:
+        len(x)
+    except TypeError:  # none, or a tensor of no axis
+        return False
+    return True
 
 
 def held_out(task: Task) -> Sequence[Any]:
     """The task's held-out prompts, maybe made as they are asked for. Raises: ConfigError where they are no list."""
-    prompts: Any = task.held_out()
-    if not isinstance(prompts, Sequence) or isinstance(prompts, str | bytes | tuple):
+    return expect_held_out(task, task.held_out())
+
+
+def expect_held_out(task: Task, prompts: Any) -> Sequence[Any]:
+    """`prompts`, held out by the task. Raises: ConfigError where they are no list."""
+    if not isinstance(prompts, Sequence) or isinstance(prompts, str | bytes):
         words = Text("a list (an empty one: nothing is evaluated)", "列表（空：不评估）")
         wrong(task, "held_out", a_kind(prompts), words)
     return prompts
@@ -96,6 +135,6 @@ def measures(task: Task, prompts: list[Any], outputs: list[list[Any]]) -> dict[s
     if not isinstance(made, dict):
         wrong(task, "measure", a_kind(made), _MEASURES)
     for name, value in made.items():
-        if not (isinstance(name, str) and isinstance(value, int | float)):
+        if not (isinstance(name, str) and is_number(value)):
             wrong(task, "measure", Text(f"{name!r} as ", f"{name!r} 为") + a_kind(value), _MEASURES)
-    return made
+    return {name: value if isinstance(value, int | float) else float(value) for name, value in made.items()}

@@ -9,7 +9,7 @@ updates in either case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -146,9 +146,9 @@ def begin_once(
     """
     stage, task = planned.stage, planned.task
     count = stage.algorithm.prompts_per_step
-    every = task_border.expect_prompts(task, task.prompts(index, count), count)
+    every = task_border.expect_prompts(task, task.prompts(index, count), count, fewer=True)
     prompts, seed, version = share(every), rank_seed(seed), run.version
-    some, spread = prompts or every[:1], None
+    some, spread = prompts or [every[0]], None
     a = stage.algorithm
     numbered = a.group_size == "auto" or a.advantage == "history" or run.recipe.training.samples_ahead
     keys = numbers_of(task, every) if numbered else None  # ahead: a resumed run may need them at once
@@ -190,9 +190,9 @@ def _learnt_from(policy: Policy, made: Any) -> Rollout:
     )
 
 
-def numbers_of(task: Task, prompts: list[Any]) -> list[int]:
+def numbers_of(task: Task, prompts: Sequence[Any]) -> list[int]:
     """What account is kept of each prompt by."""
-    return [number_of(task.identity(prompt)) for prompt in prompts]
+    return [number_of(task.identity(prompts[i])) for i in range(len(prompts))]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,9 +42,9 @@ def with_demonstrations(run: Run, planned: PlannedStage, numbers: Numbers) -> tu
         return numbers, None
     step = run.step
     index = run.first_draws[step] if planned.refills else step - planned.begin
-    every: list[Any] = planned.task.prompts(index, stage.algorithm.prompts_per_step)
+    every: Sequence[Any] = planned.task.prompts(index, stage.algorithm.prompts_per_step)
     prompts = share(every)
-    some = prompts or every[:1]
+    some = prompts or [every[0]]
     with run.clock("sample"), torch.no_grad():
         rollout = policy.replay(some, planned.task.stored(some), rank_seed(run.seed(step, salt=2))).on_host()
     if not prompts:

@@ -90,7 +90,7 @@ def counted(scores: Scores, task: Task) -> torch.Tensor:
     """[P, G] float64 rewards as they are compared: an answer that cannot be scored has the task's lowest reward, or
     the lowest that was given where that is less, so that what is unscorable raises no mean."""
     rewards, valid = scores.rewards.double(), valid_of(scores)
-    worst = min([task.lowest_reward, *rewards[valid].tolist()])
+    worst = min([float(task.lowest_reward), *rewards[valid].tolist()])
     return torch.where(valid, rewards, worst)
 
 

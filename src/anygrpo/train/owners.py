@@ -88,12 +88,12 @@ def _handles(module: str) -> bool:
 
 def _fault(run: Run) -> ConfigError | None:
     """What the user's own policy or task does wrong now, if anything."""
-    if any(is_sharded(p) for p in run.policy.parameters()):  # the other ranks would not join in the trial's collectives
-        return None
     planned = run.stages[run.stage_index(min(run.step, run.total_steps - 1))]
     theirs = lambda x: not type(x).__module__.startswith("anygrpo.")  # noqa: E731
     try:
-        prompts = planned.task.prompts(0, planned.stage.algorithm.prompts_per_step)
+        if any(is_sharded(p) for p in run.policy.parameters()):  # the other ranks would not join in its collectives
+            return None
+        prompts = list(planned.task.prompts(0, planned.stage.algorithm.prompts_per_step))
         if theirs(planned.task):
             prompts = task_border.check_task(planned.task, planned.stage.algorithm.prompts_per_step)
         if theirs(run.policy) and planned.stage.source == "policy":

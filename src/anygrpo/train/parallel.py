@@ -86,7 +86,7 @@ def share(items: Sequence[T]) -> list[T]:
     """This rank's part of a list: consecutive, sizes differ by one at most, so concatenation restores the order."""
     n, size, mine = len(items), world_size(), rank()
     begin = mine * (n // size) + min(mine, n % size)
-    return list(items[begin : begin + n // size + (mine < n % size)])
+    return [items[i] for i in range(begin, begin + n // size + (mine < n % size))]
 
 
 def local(tensor: Tensor) -> Tensor:

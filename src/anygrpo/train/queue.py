@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from anygrpo.core import task_border
 from anygrpo.core.policy import Policy
 from anygrpo.core.rollout import Rollout
 from anygrpo.core.task import Pending, Scores
@@ -64,7 +66,7 @@ class Queue(Collector):
         self._next, self._dropped, self._found = 0, 0, 0
         self._stage: PlannedStage | None = None
         self._step = 0
-        self._batch: tuple[int, list[Any]] = -1, []
+        self._batch: tuple[int, Sequence[Any]] = -1, []
         run.queue = self
         said = f"asynchronous rollouts (max_staleness = {self.bound}): this run does not repeat itself exactly"
         run.folder.log(said)
@@ -154,7 +156,8 @@ class Queue(Collector):
     def _prompt(self, planned: PlannedStage, place: int) -> Any:
         size = planned.stage.algorithm.prompts_per_step
         if self._batch[0] != place // size:
-            self._batch = place // size, planned.task.prompts(place // size, size)
+            given = planned.task.prompts(place // size, size)
+            self._batch = place // size, task_border.expect_prompts(planned.task, given, size)
         return self._batch[1][place % size]
 
     def _gather(self, failed_stay: bool = False) -> None:
