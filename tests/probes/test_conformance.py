@@ -28,8 +28,6 @@ FAULTS = {
     ),
     "ratio_one": "def sample(self, p, g, s):\n        r = super().sample(p, g, s)\n"
     "        return Rollout.of(r.samples, r.log_probs - 0.5, r.mask)",
-    "trainable": "def trainable(self):\n        self.spare = getattr(self, 'spare', None) or torch.nn.Linear(1, 1)\n"
-    "        return self.spare",
 }
 
 
@@ -67,6 +65,14 @@ def test_a_broken_promise_is_found(tmp_path, capsys, probe):
     code, found = checked(tmp_path, capsys, FAULTS[probe], "--prompts", f"{tmp_path}/own.py:PROMPTS", *flags)
     assert code == 5, found
     assert found[rule] == "serious", found
+
+
+def test_another_module_than_the_one_that_scores_is_refused_before_any_probe(tmp_path, capsys):
+    body = "def trainable(self):\n        self.spare = getattr(self, 'spare', None) or torch.nn.Linear(1, 1)\n"
+    body += "        return self.spare"
+    code, found = checked(tmp_path, capsys, body, "--prompts", f"{tmp_path}/own.py:PROMPTS")
+    assert code == 2
+    assert "Own.evaluate returned log_probs whose gradient reaches no weight of trainable()" in found["error"]
 
 
 def test_randomness_beside_the_seed_is_a_warning(tmp_path, capsys):
