@@ -38,17 +38,7 @@ def check_task(task: Task, count: int) -> list[Any]:
         ConfigError: `prompts` or `held_out` is missing, raises, or returns no list of that many.
     """
     given = expect_prompts(task, called(task, "prompts", 0, count), count)
-    try:
-        prompts = [given[i] for i in range(count)]
-    except (LookupError, TypeError) as error:  # a table of columns
-        wrong(
-            task,
-            "prompts",
-            a_kind(given)
-            + Text(f" without items by number ({described(error)})", f"，不能按序号取（{described(error)}）"),
-            Text(f"a list of {count} prompts", f"{count} 个提示的列表"),
-        )
-        raise
+    prompts = _by_number(task, given, count)
     expect_held_out(task, called(task, "held_out"))
     for name, right, what in _ATTRIBUTES:
         if not right(value := getattr(task, name)):
@@ -81,6 +71,20 @@ def check_task(task: Task, count: int) -> list[Any]:
     except ValueError:  # a built-in without a signature
         pass
     return prompts
+
+
+def _by_number(task: Task, given: Sequence[Any], count: int) -> list[Any]:
+    try:
+        return [given[i] for i in range(count)]
+    except (LookupError, TypeError) as error:  # a table of columns
+        wrong(
+            task,
+            "prompts",
+            a_kind(given)
+            + Text(f" without items by number ({described(error)})", f"，不能按序号取（{described(error)}）"),
+            Text(f"a list of {count} prompts", f"{count} 个提示的列表"),
+        )
+        raise
 
 
 def expect_prompts(task: Task, prompts: Any, count: int, fewer: bool = False) -> Sequence[Any]:
