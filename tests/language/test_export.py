@@ -96,7 +96,7 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
 
 @pytest.mark.parametrize("format", ["merged", pytest.param("peft", marks=pytest.mark.slow)])
 def test_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path, format):
-    """Four times the distance of what the library merges itself from float32 base and adapters; of a folder of adapters, of
+    """Four times what the library is off when it merges itself, from float32 base and adapters; of adapters alone, of
     what we added, rounded. Both over the tokens that the policy is compared at: the 64 likeliest at each place."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

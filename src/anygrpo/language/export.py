@@ -135,7 +135,7 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     """What a fresh process of the plain library says of the folder, beside what the policy says.
 
     In a narrow type the library's own loss between float32 and that type on the trained numbers (`ruler`) bounds the
-    difference four times over; and the folder, taken as float32, must say what these numbers say, so that training smaller
+    difference fourfold; and the folder, taken as float32, must say what these numbers say, so that training smaller
     than the type's noise is not lost either.
 
     Raises:
