@@ -96,8 +96,8 @@ def test_a_certified_folder_is_where_training_can_go_on(base, tmp_path, train, f
 
 @pytest.mark.parametrize("format", ["merged", pytest.param("peft", marks=pytest.mark.slow)])
 def test_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tmp_path, format):
-    """Four times what the library is off when it merges itself, from float32 base and adapters; of adapters alone, of
-    what we added, rounded. Both over the tokens that the policy is compared at: the 64 likeliest at each place."""
+    """Twice what the library is off when it merges itself, from float32 base and adapters; of adapters alone, of
+    what we added, rounded. Over the 64 likeliest at each place."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -126,7 +126,7 @@ def test_bfloat16_is_allowed_what_the_library_loses_of_what_was_trained(base, tm
         assert (one.gather(1, asked) - said).abs().max() < gaps[-1] * 2
     assert [row[-len(answer) :] for row, answer in zip(rows, answers)] == answers
     told = json.loads((tmp_path / format / "export.json").read_text())
-    assert told["limit"] == pytest.approx(4 * float(max(gaps)), rel=1e-4)
+    assert told["limit"] == pytest.approx(2 * float(max(gaps)), rel=1e-4)
     assert told["limit"] > 1e-3
 
 

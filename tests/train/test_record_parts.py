@@ -209,7 +209,7 @@ def rate_said(before, now, **run):
     made = run_at(None, None, rate=now, **run)
     optimizer = {"learning_rate": before.pop("rate", 0.02)}
     extra = {"algorithm": {"prompts_per_step": before.pop("prompts", 8)}, "optimizer": optimizer}
-    return record._learning_rate(made, recipe_of(**extra, **before))
+    return [said.en for said in record._learning_rate(made, recipe_of(**extra, **before))]
 
 
 LINE = {"kind": "linear", "start": 0.1, "end": 0.0}

@@ -45,9 +45,6 @@ PROMPTS = ("What is 12 + 30?", "Write one short sentence about the sea.", "ä¸ºä»
 
 LIMIT = 1e-4
 """Nats that float32 log-probs may differ by."""
-_BOTH_PASSES = 4
-"""Times a type's own loss: the policy's pass and the folder's both lose, in different places. Over the same tokens they
-were 0.6 to 1.7 times apart on 36 tiny Llamas, 1.4 on SmolLM2, 2.8 on a tiny model of pictures."""
 _OTHER_SUMS = 1 / 50
 """Share of a type's own loss that is nobody's fault: adapters added in another order (on a GPU) round a few weights the
 other way. Of SmolLM2's 106 million in bfloat16 264 did, and cost 5e-5 nats."""
@@ -135,7 +132,7 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     """What a fresh process of the plain library says of the folder, beside what the policy says.
 
     In a narrow type the library's own loss between float32 and that type on the trained numbers (`ruler`) bounds the
-    difference fourfold; and the folder, taken as float32, must say what these numbers say, so that training smaller
+    difference twice over; and the folder, taken as float32, must say what these numbers say, so that training smaller
     than the type's noise is not lost either.
 
     Raises:
@@ -151,8 +148,8 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
                     "wide": ruler(policy, format, Path(place)), "ends": list(policy.prompts.ends),
                     "new": NEW}  # fmt: skip
         said = _asked_apart(question, policy.prompts.pictures, scratch)
-    gap, unrounded = _gap(own, said["log_probs"]), said["unrounded_gap"]
-    limit, wide = (max(LIMIT, part * said["own_gap"]) for part in (_BOTH_PASSES, _OTHER_SUMS))
+    gap, unrounded = _gap(own, said["log_probs"], tokens, greedy), said["unrounded_gap"]
+    limit, wide = (max(LIMIT, part * said["own_gap"]) for part in (2, _OTHER_SUMS))
     other = sum(a != b for a, b in zip(greedy, said["greedy"]))
     right = gap <= limit and unrounded <= wide and not (other and dtype == "float32")
     made = {"format": format, "certified": right, "dtype": dtype, "prompts": len(prompts), "limit": limit,
@@ -163,10 +160,13 @@ def certify(policy: CausalLM, folder: Path, format: str, prompts: list[Any]) -> 
     return made
 
 
-def _gap(one: list[list[list[float]]], two: list[list[list[float]]]) -> float:
-    """The largest difference; NaN where there is one."""
-    gaps = [(torch.tensor(a) - torch.tensor(b)).abs().flatten() for a, b in zip(one, two)]
-    return float(torch.cat(gaps).max()) if gaps else 0.0
+def _gap(one: list[Any], two: list[Any], tokens: list[Any], answers: list[list[int]]) -> float:
+    """The largest difference at the answers' own tokens; NaN where there is one."""
+    gaps = [torch.zeros(1)]
+    for a, b, asked, answer in zip(one, two, tokens, answers):
+        said = torch.tensor(asked)[-len(answer) :] == torch.tensor(answer)[:, None]
+        gaps.append((torch.tensor(a) - torch.tensor(b)).abs()[-len(answer) :][said])
+    return float(torch.cat(gaps).max())
 
 
 def _other(made: dict[str, Any]) -> TrainingError:
@@ -191,8 +191,8 @@ def _own_answers(policy: CausalLM, ids: list[list[int]]) -> tuple[list[list[int]
     answers).
 
     Asked is each token of an answer. In a narrow type the likeliest ones in their place, and before the answer too: a
-    type's step at a logit is met by few of the answers' tokens, of few places one draw of the noise is no bound of
-    another, and what the policy and the library lose is comparable over the same tokens alone.
+    type's step at a logit is met by few of the answers' tokens, and of few places one draw of the noise is no bound of
+    another.
     """
     rollout = policy.answer(ids, NEW)
     answers = [row[:n] for row, n in zip(rollout.ids.tolist(), rollout.lengths.tolist())]

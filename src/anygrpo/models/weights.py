@@ -132,8 +132,16 @@ def _of_folder(folder: Path) -> Path:
             if file.is_file():
                 return file
     files = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *TORCH))
-    if len(files) != 1:
-        named = ", ".join(f.name for f in files[:5]) or "none"
+    if not files:
+        raise DataError(
+            Text(f"{folder} holds no weights", f"{folder} 中没有权重"),
+            Text(
+                "give a run's folder (with a checkpoint), an export or a file of weights",
+                "请给出运行文件夹（含检查点）、导出文件夹或权重文件",
+            ),
+        )
+    if len(files) > 1:
+        named = ", ".join(f.name for f in files[:5])
         raise DataError(
             Text(
                 f"{folder} holds {len(files)} files of weights ({named})",
