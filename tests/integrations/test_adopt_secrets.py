@@ -234,6 +234,7 @@ def test_a_password_may_begin_with_any_sign(value):
         "<your key>",
         "<your-hf-token>", "<YOUR_API_KEY>", "<API key, 51 characters>", "<你的密钥>", "<|begin_of_thought|>", "</s>",
         "$(cat key.txt)", "<>", "", "EMPTY", "(set)",
+        "$1", "${API_KEY:?missing}",
     ],
 )  # fmt: skip
 def test_what_says_where_a_key_comes_from_is_told(value):

@@ -37,6 +37,7 @@ WITH_RESULTS = [
     "r = f(x)\nassert r != [3]\nassert r == sorted(x)",
     "r = f(x)\nassert r == w\nassert r == sorted(x)",  # w could be the answer's, from before
     "r, n = f(x)\nassert n == 2\nassert r == sorted(x)",
+    "r = f(numbers)\nassert len(r) == 3\nassert r == sorted(numbers)",  # a name, though of a module too
 ]
 IN_PLACE = [
     "f(x)\nassert x == [1, 3]",

@@ -41,6 +41,13 @@ PASSED = [
     "assert max(abs(a - b) for a, b in zip(f(2), [1, 2])) < 1e-6",  # max([0.0, nan]) is 0.0
     "assert len([x for x in f(2) if abs(x) > 1]) == 0",
     "assert not operator.gt(f(2), 3)",
+    "assert not f(2) == 3",
+    "self.assertFalse(f(1) == f(2))",
+    "assert f(1) not in (0, 1)",
+    "assert not math.isclose(f(2), 3)",
+    "self.assertNotAlmostEqual(f(2), 3)",
+    "if f(2) == 3:\n    raise AssertionError",
+    "r = f([3, 1, 2])\nassert len(r) == 3 and sorted(r) == r",  # of one NaN thrice: lists look at identity first
 ]
 
 

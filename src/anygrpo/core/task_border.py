@@ -14,11 +14,19 @@ from anygrpo.core.user_code import described
 from anygrpo.errors import ConfigError
 from anygrpo.spoken import Text
 
+
+def _is_count(x: Any) -> bool:
+    try:
+        return index(x) >= 0
+    except (TypeError, ValueError, RuntimeError):  # a float tensor and an array of several have `__index__` too
+        return False
+
+
 _MEASURES = Text('a dict of name ("eval/...") -> number', '名称（"eval/..."）到数的字典')
 _ATTRIBUTES: tuple[tuple[str, Callable[[Any], bool], Text], ...] = (
     (
         "size",
-        lambda x: hasattr(x, "__index__") and index(x) >= 0,
+        _is_count,
         Text("a whole number, 0 where it is endless", "整数，无穷时为 0"),
     ),
     (

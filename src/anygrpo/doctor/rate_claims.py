@@ -35,8 +35,8 @@ ROSE = re.compile("提升|提高|改进|上升|涨|增加" r"|" "improve|rose|ga
 FELL = re.compile("降|跌|减|退" r"|" "fell|drop|down|decreas|los[et]", re.I)
 WORSE = re.compile(r"\bhurts?\b|\bworse\b|\bharm(?:s|ful|ed)?\b|变差|更差|退步|有害|损害", re.I)
 NOTHING_ELSE = re.compile(
-    r"\s*(?:了\s*)?(?:(?:the\s+)?(?:accuracy|performance|results?)|准确率|正确率|成功率|通过率|性能|效果|表现|结果|成绩)?"
-    r"(?:\s+than\s+before)?(?:\s*(?:了|很多|不少))?\s*(?:[,.;:!)，。；：！）\n]|$|(?:on|of|by)\b)",
+    r"\s*(?:了\s*)?(?:(?:the\s+)?(?:accuracy|performance|results?|model|quality|reasoning|it)|准确率|正确率|成功率|通过率|性能|效果|表现|结果|成绩)?"
+    r"(?:\s+than\s+(?:before|(?:the\s+)?\w+))?(?:\s+(?:slightly|much|a\s+lot|overall))?(?:\s*(?:了|很多|不少))?\s*(?:[,.;:!)，。；：！）\n]|$|(?:on|of|by)\b)",
     re.I,
 )
 """What may stand behind "hurts" where the accuracy itself is hurt: "hurts the training speed" says nothing of it."""

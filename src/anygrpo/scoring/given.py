@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
@@ -20,6 +19,8 @@ RESULT = "()"
 """Stands for a call of the answer's among the names that flow into a value."""
 _FAR = 50
 """Statements looked at after a call: long lists of tests stay linear."""
+_LIBRARIES = ("math", "cmath", "decimal", "fractions", "collections", "datetime")
+_MAKERS = ("Counter", "Fraction", "Decimal", "deque", "OrderedDict", "defaultdict")
 _PAIRS = ("isclose", "allclose", "array_equal", "is_close")
 _SAY = (
     "assertEqual",
@@ -63,9 +64,16 @@ def says_the_result(statement: ast.stmt, results: set[str]) -> set[str]:
 
 
 def _tests_own(value: ast.expr) -> bool:
-    """A value written in the tests. Any name could hold what the answer said, in an earlier call."""
-    names = (n.id for n in ast.walk(value) if isinstance(n, ast.Name))
-    return all(hasattr(builtins, name) or name in sys.stdlib_module_names for name in names)
+    """A value written in the tests. Any name could hold what the answer said, in an earlier call, but that of a builtin
+    that is called, or of a library before a dot."""
+    nodes = list(ast.walk(value))
+    called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    heads = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+    return all(
+        (id(n) in called and (hasattr(builtins, n.id) or n.id in _MAKERS)) or (id(n) in heads and n.id in _LIBRARIES)
+        for n in nodes
+        if isinstance(n, ast.Name)
+    )
 
 
 def _said(seen: list[ast.stmt], results: set[str]) -> set[str]:

@@ -6,9 +6,13 @@ import ast
 import itertools
 from collections.abc import Iterable, Iterator
 
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_BLIND = ("max", "min", "lt", "le", "gt", "ge", "ne", "assertNotEqual")
-"""`max(abs(a - b) for ...) < 1e-6` leaves out every NaN but a first one."""
+_NEGATED = (ast.NotEq, ast.NotIn)
+_CLOSE = ("isclose", "allclose", "array_equal", "is_close")
+_BLIND = (
+    "max", "min", "sorted", "sort", "lt", "le", "gt", "ge", "ne", "eq", "not_",
+    "assertNotEqual", "assertFalse", "assertNotAlmostEqual", "assertNotIn",
+)  # fmt: skip
+"""`max(abs(a - b) for ...) < 1e-6` leaves out every NaN but a first one; `sorted(r) == r` holds of one NaN thrice."""
 _WORDS = ("nan", "isfinite", "isna", "isnull")
 
 
@@ -27,14 +31,16 @@ def _speak_of_it(body: list[ast.stmt]) -> bool:
 
 
 def _could_be_fooled(body: list[ast.stmt]) -> bool:
-    """A `!=`, or an order that is not simply asserted: negated, asked by an `if`, kept in a variable, returned."""
+    """A `!=`, or a comparison that is not simply asserted: negated, asked by an `if`, kept in a variable, returned."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     sure = {id(inner) for node in nodes for inner in _asserted(node)}
     for node in nodes:
-        if isinstance(node, ast.Compare):
-            order = any(isinstance(op, _ORDER) for op in node.ops)
-            if (order and id(node) not in sure) or any(isinstance(op, ast.NotEq) for op in node.ops):
-                return True
+        negated = isinstance(node, ast.Compare) and any(isinstance(op, _NEGATED) for op in node.ops)
+        if negated or (isinstance(node, ast.Compare) and id(node) not in sure):
+            return True
+        called = node.func if isinstance(node, ast.Call) and id(node) not in sure else None
+        if getattr(called, "attr", getattr(called, "id", "")) in _CLOSE:
+            return True
         if (isinstance(node, ast.Name) and node.id in _BLIND) or (
             isinstance(node, ast.Attribute) and node.attr in _BLIND
         ):

@@ -16,7 +16,9 @@ from anygrpo.train.folder import no_memory
 from anygrpo.train.parallel import is_sharded
 from anygrpo.train.run import Run
 
-_OF_A_VALUE = (TypeError, AttributeError, ValueError, LookupError, ArithmeticError, AssertionError)
+_OF_A_VALUE = (
+    TypeError, AttributeError, ValueError, LookupError, ArithmeticError, AssertionError, NotImplementedError,
+)  # fmt: skip
 """What our own lines raise at a value of another type or shape; torch's are plain RuntimeErrors."""
 _OF_A_DEVICE = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS", "NCCL")
 _NOT_THEIRS = ("train.trackers", "train.folder", "train.snapshot", "train.checkpoint", "doctor", "report", "files")

@@ -13,12 +13,16 @@ from anygrpo.doctor.series import Series, mean
 LONG_ENOUGH = 8
 """Rows below which no trend is read."""
 
-_END = r"(?:[_@/]?\d+k?|[_/](?:mean|avg|ema|vgg|alex|score|value|dist(?:ance)?))?$"
-LOWER_IS_BETTER = re.compile(rf"^(?!.*(?:reward|neg|inv|minus))(?:.*/)?(?:(?:\w+_)?(?:{DISTANCE}){_END}|{MATCHING}$)")
+_END = r"(?:[_@/]?\d+k?(?:_full)?|[_/](?:mean|avg|ema|vgg|alex|score|value|dist(?:ance)?)|/[\w-]+)?$"
+_OF_A_PART = r"(?![a-z])(?!_(?:loss|error))"
+"""Behind a likeness any channel, data set or degradation may stand: "psnr_y", "psnr/rain"."""
+LOWER_IS_BETTER = re.compile(
+    rf"^(?!.*(?:reward|(?:^|[/_])(?:neg|inv|minus)(?:[/_]|$)))(?:.*/)?(?:(?:\w+_)?(?:{DISTANCE}){_END}|{MATCHING}$)"
+)
 """Whole last parts of a name: "clean_fid", "fid_50k"; no "fidelity", "lpips_reward" or "string_matching_score"."""
 OUTCOME = re.compile(
     r"(?:^|[/_@.])(?:acc|accuracy|reward|score|pass|success|win|exact|em|f1|solve|correct|avg)"
-    rf"|(?:^|/)(?:\w+_)?(?:{LIKENESS}){_END}|{LOWER_IS_BETTER.pattern}"
+    rf"|(?:^|/)(?:\w+_)?(?:{LIKENESS}){_OF_A_PART}|{LOWER_IS_BETTER.pattern}"
 )
 NO_OUTCOME = re.compile(
     r"std|_se(?:$|/)|best|worst|max|min|length|token|turn|time|kl|entropy|clip|trunc|penalty|format|dead|(?:^|/)aux/|perplexity|ppl|distinct|outside|reward_gain"
