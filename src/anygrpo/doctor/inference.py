@@ -139,19 +139,29 @@ def find_reward(
             return None
     if not any(name.startswith(PROOF) for name in known):
         return None
+    return only_reward(unknown, table, known, found, open_)
+
+
+def only_reward(
+    unknown: list[str],
+    table: dict[str, list[float]],
+    known: dict[str, str],
+    found: list[Inference],
+    open_: list[str],
+) -> str | None:
+    """The one column that can be the reward of a log that surely has one."""
     parts = [key for name, key in known.items() if name.startswith("reward/component/") and key in table]
-    if len(parts) == 1 and max(table[parts[0]]) > min(table[parts[0]]):
-        found.append(Inference("reward/mean", parts[0], "the only reward of this log, though named like a part"))
-        return parts[0]
-    told = [k for n, k in known.items() if TOLD.match(n)]
-    told = [known["eval/reward"]] if "eval/reward" in known else told
-    if len(told) == 1 and (only := told[0]) in table:
-        found.append(Inference("reward/mean", only, "the only reward of this log, measured in nearly every row"))
-        return only
+    moving = parts if len(parts) == 1 and max(table[parts[0]]) > min(table[parts[0]]) else []
+    told = [known["eval/reward"]] if "eval/reward" in known else [k for n, k in known.items() if TOLD.match(n)]
     like = [k for k in unknown if set(canonical.words_of(k)) & (SUCCESS_WORDS | REWARD_WORDS)]
-    if len(like) == 1:
-        found.append(Inference("reward/mean", like[0], "the only column that is named like a success"))
-        return like[0]
+    for columns, why in (
+        (moving, "the only reward of this log, though named like a part"),
+        (told if told[0:1] and told[0] in table else [], "the only reward of this log, measured in nearly every row"),
+        (like, "the only column that is named like a success"),
+    ):
+        if len(columns) == 1:
+            found.append(Inference("reward/mean", columns[0], why))
+            return columns[0]
     if like:
         open_.append("several columns could be the reward: " + ", ".join(sorted(like)[:8]))
     return None

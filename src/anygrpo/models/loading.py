@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from anygrpo.core import hub
 from anygrpo.errors import AnygrpoError, DataError
 from anygrpo.files import json_value
 from anygrpo.models import quantization, weights
-from anygrpo.models.origin import added, origin
+from anygrpo.models.origin import Origin, added, origin
 from anygrpo.models.smollm2 import NAME, quiet, smollm2_path
 from anygrpo.spoken import Text
 
@@ -70,14 +72,8 @@ def load_tokenizer(name: str) -> Any:
     found = origin(name)
     if found.kind not in ("plain", "file") and not (found.folder / "tokenizer_config.json").is_file():
         return load_tokenizer(found.base)
-    try:
-        places = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}
-        place = places.get(found.kind, lambda: str(found.folder))()
-        tokenizer = AutoTokenizer.from_pretrained(place)
-    except (AnygrpoError, MemoryError):
-        raise
-    except Exception as error:  # anybody's files: a library may fail at them in any way
-        raise _not_found("tokenizer", name, error) from None
+    with _of_anybody("tokenizer", name):
+        tokenizer = AutoTokenizer.from_pretrained(_beside(found, name))
     if tokenizer.eos_token_id is None:
         raise DataError(
             Text(f"the tokenizer of {name!r} has no end-of-sequence token", f"{name!r} 的分词器没有结束 token"),
@@ -97,14 +93,8 @@ def load_processor(name: str) -> Any:
     found = origin(name)
     if found.kind not in ("plain", "file") and not (found.folder / "processor_config.json").is_file():
         return load_processor(found.base)
-    try:
-        with quiet():
-            place = {"plain": lambda: resolve(name), "file": lambda: resolve(found.base)}.get(found.kind)
-            made: Any = AutoProcessor.from_pretrained(str(found.folder) if place is None else place())
-    except (AnygrpoError, MemoryError):
-        raise
-    except Exception as error:  # anybody's files: a library may fail at them in any way
-        raise _not_found("processor", name, error) from None
+    with _of_anybody("processor", name), quiet():
+        made: Any = AutoProcessor.from_pretrained(_beside(found, name))
     if getattr(made, "image_processor", None) is None:
         raise DataError(
             Text(f"model = {name!r} has no image processor", f"model = {name!r} 没有图像处理器"),
@@ -159,14 +149,9 @@ def _of_transformers(name: str, dtype: torch.dtype, device: str, quantize: str, 
         DataError: not found, or weights that are in none of its files.
     """
     extra = {} if quantize == "none" else quantization.arguments(quantize, dtype, device)
-    try:
-        with quiet():
-            said: Any = {"output_loading_info": True, **extra}
-            model, told = kind_of_model(vision).from_pretrained(resolve(name), dtype=dtype, **said)
-    except (AnygrpoError, MemoryError):
-        raise
-    except Exception as error:  # anybody's files: a library may fail at them in any way
-        raise _not_found("model", name, error) from None
+    with _of_anybody("model", name), quiet():
+        said: Any = {"output_loading_info": True, **extra}
+        model, told = kind_of_model(vision).from_pretrained(resolve(name), dtype=dtype, **said)
     lacking = sorted(told["missing_keys"])
     if getattr(model, "is_quantized", False):
         quantization.differentiable(model)
@@ -188,17 +173,12 @@ def of_file(folder: str, file: Path, vision: bool = False) -> nn.Module:
     from transformers import AutoConfig, GenerationConfig
     from transformers.initialization import no_init_weights
 
-    try:
-        with quiet():
-            with no_init_weights():  # every weight is the file's, or it is an error
-                model = kind_of_model(vision).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
-            model.tie_weights()
-            if (Path(folder) / "generation_config.json").is_file():
-                model.generation_config = GenerationConfig.from_pretrained(folder)
-    except (AnygrpoError, MemoryError):
-        raise
-    except Exception as error:  # anybody's files: a library may fail at them in any way
-        raise _not_found("config", folder, error) from None
+    with _of_anybody("config", folder), quiet():
+        with no_init_weights():  # every weight is the file's, or it is an error
+            model = kind_of_model(vision).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+        model.tie_weights()
+        if (Path(folder) / "generation_config.json").is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder)
     weights.fill(model, file)
     return model
 
@@ -291,6 +271,23 @@ def context_length(model: nn.Module) -> int | None:
     whole: Any = model.config
     config = whole.get_text_config()
     return getattr(config, "max_position_embeddings", None)
+
+
+@contextmanager
+def _of_anybody(what: str, name: str) -> Iterator[None]:
+    """Anybody's files inside: a library may fail at them in any way, and all of them are a DataError."""
+    try:
+        yield
+    except (AnygrpoError, MemoryError):
+        raise
+    except Exception as error:
+        raise _not_found(what, name, error) from None
+
+
+def _beside(found: Origin, name: str) -> str:
+    """Where the tokenizer and the processor of a model lie: of a run, an export or an adapter in its own folder."""
+    places = {"plain": name, "file": found.base}
+    return resolve(places[found.kind]) if found.kind in places else str(found.folder)
 
 
 def _not_found(what: str, name: str, error: Exception) -> DataError:

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ from anygrpo.train.parallel import gather, is_sharded, local, max_over_ranks, su
 from anygrpo.train.sharded import laid_out
 from anygrpo.train.stages import Numbers
 from anygrpo.train.terms import Tally, supervised_term, terms_of, wanted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,10 @@ class Updater:
         batch = batch.to(self.device)
         if demonstrations is not None:
             demonstrations = replace(demonstrations, batch=demonstrations.batch.to(self.device))
+        most = max(len(batch), len(demonstrations.batch) if demonstrations else 0)
+        gradients = lambda rows: self._accumulate(batch, stage, numbers, rows, measure, demonstrations)  # noqa: E731
         while True:
-            tally, parts, rows = self._fitting(batch, stage, numbers, rows, measure, demonstrations)
+            (tally, parts), rows = self._fitting(gradients, rows, most)
             tally = self._over_ranks(tally, parts, measure and not self.sharded)
             if not self.scale.wanted:
                 return tally
@@ -115,19 +119,11 @@ class Updater:
             if not self.scale.too_large(bool(loss.isfinite().all()), bool(norm.isfinite())):
                 return tally
 
-    def _fitting(
-        self,
-        batch: Batch,
-        stage: Stage,
-        numbers: Numbers,
-        rows: int,
-        measure: bool,
-        demonstrations: Demonstrations | None,
-    ) -> tuple[Tally, dict[str, list[Tensor | None]], int]:
-        """This rank's share, in blocks of as many rows as memory held, which is told too."""
+    def _fitting(self, gradients: Callable[[int], T], rows: int, most: int) -> tuple[T, int]:
+        """`gradients` of this rank's share in blocks of as many rows (of `most`) as memory holds, and that number."""
         while True:
             try:
-                return *self._accumulate(batch, stage, numbers, rows, measure, demonstrations), rows
+                return gradients(rows), rows
             except (RuntimeError, MemoryError) as error:
                 if not no_memory(error):
                     raise
@@ -142,7 +138,7 @@ class Updater:
                             "请缩短样本，用梯度检查点，用较小的策略，或（分片时）减少 rows_per_block",
                         ),
                     ) from None
-                rows = max(1, min(rows, max(len(batch), len(demonstrations.batch) if demonstrations else 0)) // 2)
+                rows = max(1, min(rows, most) // 2)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
 
